@@ -210,7 +210,7 @@ docs: tools-needed ## write the generated pages
 	"$$CARGO_TARGET_DIR/debug/toolyard" config method-types > console/src/types/methods.ts
 	python3 scripts/specification.py
 
-docs-check: tools-needed ## generated pages are current, links resolve, commands in the pages parse, no roadmap words outside the roadmap
+docs-check: tools-needed ## generated pages are current, links resolve, commands in the pages parse, no roadmap words outside the roadmap, files and functions keep their sizes, JSON has types
 	$(DEBUG)
 	"$$CARGO_TARGET_DIR/debug/toolyard" config reference | diff -u docs/reference/configuration.md - || { echo "docs/reference/configuration.md is out of date: run make docs"; exit 1; }
 	"$$CARGO_TARGET_DIR/debug/toolyard" config authority | diff -u docs/reference/authority.md - || { echo "docs/reference/authority.md is out of date: run make docs"; exit 1; }
@@ -222,6 +222,8 @@ docs-check: tools-needed ## generated pages are current, links resolve, commands
 	python3 scripts/specification.py --check
 	python3 scripts/check_links.py
 	python3 scripts/check_test_names.py
+	python3 scripts/check_sizes.py
+	python3 scripts/count_maps.py
 	python3 scripts/test_check_docs.py
 	python3 scripts/check_docs.py "$$CARGO_TARGET_DIR/debug/toolyard"
 

@@ -123,32 +123,161 @@ export type ConfigGetAnswer = { "path": string; "exists": boolean; "raw": string
 /** What is brought in, and where to. */
 export type ContextAddParams = { "source": string; "to"?: string | null; "parent"?: string | null; "reason"?: string | null; "watch"?: number | null };
 
+export type ContextAddAnswerImportMeta = ContextAddAnswerFolderMeta | { [key: string]: Json };
+
+export type ContextAddAnswerFolderMeta = { "file_count": number; "dir_name": string; "total_processable": number; "processed_files": Array<ContextAddAnswerProcessedFile>; "failed_files": Array<ContextAddAnswerFailedFile>; "unsupported_files": Array<string>; "skipped_files": Array<string> };
+
+export type ContextAddAnswerProcessedFile = { "path": string; "parser": string };
+
+export type ContextAddAnswerFailedFile = { "path": string; "error": string };
+
+export type ContextAddAnswerMemoryLink = { "status": string; "session_id": string; "commit_task_id": string | null; "archive_uri": string | null };
+
+export type ContextAddAnswerWatchLink = { "task_id": string; "to_uri": string; "interval_minutes": number };
+
+/** The queues that OpenViking's server reports. */
+export type ContextAddAnswerQueues = { "Semantic": ContextAddAnswerQueue; "Embedding": ContextAddAnswerQueue };
+
+/** A queue that is empty. */
+export type ContextAddAnswerQueue = { "processed": number; "requeue_count": number; "error_count": number; "errors": Array<Json> };
+
+export type ContextAddAnswerTokenUsage = { "prompt_tokens": number; "completion_tokens": number; "total_tokens": number; "cached_tokens": number; "reasoning_tokens": number };
+
+export type ContextAddAnswerEmbeddingUsage = { "total_tokens": number };
+
+export type ContextAddAnswerMemoryExtraction = { "events": ContextAddAnswerEventTags };
+
+export type ContextAddAnswerEventTags = { "tags": Array<Json> };
+
+/** An object without fields. */
+export type ContextAddAnswerEmpty = { [key: string]: Json };
+
+/** What an import took. */
+export type ContextAddAnswerTelemetry = { "id": string; "summary": ContextAddAnswerTelemetrySummary };
+
+export type ContextAddAnswerTelemetrySummary = { "operation": string; "status": string; "duration_ms": number; "resource": ContextAddAnswerTelemetryResource };
+
+export type ContextAddAnswerTelemetryResource = { "total": ContextAddAnswerTelemetryTotal; "flags": ContextAddAnswerTelemetryFlags };
+
+export type ContextAddAnswerTelemetryTotal = { "duration_ms": number };
+
+export type ContextAddAnswerTelemetryFlags = { "wait": boolean; "build_index": boolean; "summarize": boolean; "watch_enabled": boolean };
+
+export type ContextAddAnswerUsage = { "tokens": ContextAddAnswerUsageTokens };
+
+export type ContextAddAnswerUsageTokens = { "total": number; "embedding": ContextAddAnswerTotal; "stages": ContextAddAnswerUsageStages };
+
+export type ContextAddAnswerTotal = { "total": number };
+
+export type ContextAddAnswerUsageStages = { "embed_resource": ContextAddAnswerUsageStage };
+
+export type ContextAddAnswerUsageStage = { "embedding": ContextAddAnswerTotal };
+
+export type ContextAddAnswerVectors = { "scanned": number; "written": number; "deleted": number; "restored": number; "batches": number };
+
+export type ContextAddAnswerFill = { "floor_tokens": number; "overview_upgrades": number; "full_upgrades": number; "spare_upgrades": number };
+
+export type ContextAddAnswerDedup = { "turns": number; "status": string; "cooled": number; "turn": number | null };
+
+/** The parts of OpenViking's server that its readiness names. The files and the index of this store are one part. */
+export type ContextAddAnswerChecks = { "agfs": ContextAddAnswerFileSystem; "vectordb": string; "api_key_manager": string; "embedding": string; "ollama": string };
+
+export type ContextAddAnswerFileSystem = { "status": string; "checks": ContextAddAnswerFileSystemChecks };
+
+export type ContextAddAnswerFileSystemChecks = { "filesystem": string };
+
 /** Imports a path of this machine. */
-export type ContextAddAnswer = Json;
+export type ContextAddAnswer = { "status": string; "errors": Array<string>; "source_path": string; "meta": ContextAddAnswerEmpty | null; "root_uri": string; "context_count": number; "warnings"?: Array<string>; "memory_linking"?: ContextAddAnswerMemoryLink | null; "watch"?: ContextAddAnswerWatchLink | null; "queue_status"?: ContextAddAnswerQueues | null; "semantic_status"?: string | null; "vector_status"?: string | null; "overview_status"?: string | null; "isLocked"?: boolean | null; "trace_id"?: string | null; "budget_exceeded"?: boolean | null; "llm_token_usage"?: ContextAddAnswerTokenUsage | null; "embedding_token_usage"?: ContextAddAnswerEmbeddingUsage | null; "retained_message_token_budget"?: number | null; "min_raw_tail_steps"?: number | null; "memory_policy"?: null; "last_idle_commit_accepted_at"?: string | null; "memory_extraction_config"?: ContextAddAnswerMemoryExtraction | null; "stage"?: null; "temp_uri"?: string | null; "telemetry"?: ContextAddAnswerTelemetry | null; "usage"?: ContextAddAnswerUsage | null; "vectors"?: ContextAddAnswerVectors | null; "digest"?: string | null; "excluded"?: number | null; "deduped"?: number | null; "fill"?: ContextAddAnswerFill | null; "query_expansion"?: string | null; "other_peer_penalties"?: ContextAddAnswerEmpty | null; "rewrite"?: string | null; "rewrite_usage"?: null; "dedup"?: ContextAddAnswerDedup | null; "checks"?: ContextAddAnswerChecks | null };
 
 /** A turn that is about to begin. */
 export type ContextAssembleParams = { "prompt"?: string | null; "tokenBudget"?: number | null; "session"?: string | null };
 
+/** A message as models take it. */
+export type ContextAssembleAnswerTurn = { "role": string; "content": string } | { "role": string; "toolCall": ContextAssembleAnswerToolCall } | { "role": string; "toolCallId": string; "content": string; "isError": boolean };
+
+export type ContextAssembleAnswerToolCall = { "id": string; "name": string; "input": Json };
+
+/** How much of a session a context holds. */
+export type ContextAssembleAnswerContextStats = { "totalArchives": number; "includedArchives": number; "droppedArchives": number; "failedArchives": number; "activeTokens": number; "archiveTokens": number };
+
 /** Assembles the context for a model's turn. */
-export type ContextAssembleAnswer = Json;
+export type ContextAssembleAnswer = { "reason": string; "ovSessionId"?: string | null; "messages": Array<ContextAssembleAnswerTurn>; "systemPromptAddition"?: string | null; "estimatedTokens"?: number | null; "stats"?: ContextAssembleAnswerContextStats | null; "prompt"?: string | null; "recalledTokens"?: number | null };
 
 /** The messages of a turn. */
 export type ContextCaptureParams = { "messages"?: Array<Json>; "tokenBudget"?: number | null; "session"?: string | null };
 
+/** `POST /sessions/{id}/commit`. */
+export type ContextCaptureAnswerCommitShape = { "session_id": string; "status": string; "reason"?: string | null; "task_id": string | null; "archive_uri": string | null; "archived": boolean; "estimated_active_tokens": number; "effective_enable_working_memory": boolean; "reset_context"?: boolean | null; "queue_status"?: ContextCaptureAnswerQueues | null; "semantic_status"?: string | null; "vector_status"?: string | null; "overview_status"?: string | null; "isLocked"?: boolean | null; "trace_id"?: string | null; "budget_exceeded"?: boolean | null; "llm_token_usage"?: ContextCaptureAnswerTokenUsage | null; "embedding_token_usage"?: ContextCaptureAnswerEmbeddingUsage | null; "retained_message_token_budget"?: number | null; "min_raw_tail_steps"?: number | null; "memory_policy"?: null; "last_idle_commit_accepted_at"?: string | null; "memory_extraction_config"?: ContextCaptureAnswerMemoryExtraction | null; "meta"?: ContextCaptureAnswerEmpty | null; "stage"?: null; "temp_uri"?: string | null; "telemetry"?: ContextCaptureAnswerTelemetry | null; "usage"?: ContextCaptureAnswerUsage | null; "vectors"?: ContextCaptureAnswerVectors | null; "digest"?: string | null; "excluded"?: number | null; "deduped"?: number | null; "fill"?: ContextCaptureAnswerFill | null; "query_expansion"?: string | null; "other_peer_penalties"?: ContextCaptureAnswerEmpty | null; "rewrite"?: string | null; "rewrite_usage"?: null; "dedup"?: ContextCaptureAnswerDedup | null; "checks"?: ContextCaptureAnswerChecks | null };
+
+/** The queues that OpenViking's server reports. */
+export type ContextCaptureAnswerQueues = { "Semantic": ContextCaptureAnswerQueue; "Embedding": ContextCaptureAnswerQueue };
+
+/** A queue that is empty. */
+export type ContextCaptureAnswerQueue = { "processed": number; "requeue_count": number; "error_count": number; "errors": Array<Json> };
+
+export type ContextCaptureAnswerTokenUsage = { "prompt_tokens": number; "completion_tokens": number; "total_tokens": number; "cached_tokens": number; "reasoning_tokens": number };
+
+export type ContextCaptureAnswerEmbeddingUsage = { "total_tokens": number };
+
+export type ContextCaptureAnswerMemoryExtraction = { "events": ContextCaptureAnswerEventTags };
+
+export type ContextCaptureAnswerEventTags = { "tags": Array<Json> };
+
+/** An object without fields. */
+export type ContextCaptureAnswerEmpty = { [key: string]: Json };
+
+/** What an import took. */
+export type ContextCaptureAnswerTelemetry = { "id": string; "summary": ContextCaptureAnswerTelemetrySummary };
+
+export type ContextCaptureAnswerTelemetrySummary = { "operation": string; "status": string; "duration_ms": number; "resource": ContextCaptureAnswerTelemetryResource };
+
+export type ContextCaptureAnswerTelemetryResource = { "total": ContextCaptureAnswerTelemetryTotal; "flags": ContextCaptureAnswerTelemetryFlags };
+
+export type ContextCaptureAnswerTelemetryTotal = { "duration_ms": number };
+
+export type ContextCaptureAnswerTelemetryFlags = { "wait": boolean; "build_index": boolean; "summarize": boolean; "watch_enabled": boolean };
+
+export type ContextCaptureAnswerUsage = { "tokens": ContextCaptureAnswerUsageTokens };
+
+export type ContextCaptureAnswerUsageTokens = { "total": number; "embedding": ContextCaptureAnswerTotal; "stages": ContextCaptureAnswerUsageStages };
+
+export type ContextCaptureAnswerTotal = { "total": number };
+
+export type ContextCaptureAnswerUsageStages = { "embed_resource": ContextCaptureAnswerUsageStage };
+
+export type ContextCaptureAnswerUsageStage = { "embedding": ContextCaptureAnswerTotal };
+
+export type ContextCaptureAnswerVectors = { "scanned": number; "written": number; "deleted": number; "restored": number; "batches": number };
+
+export type ContextCaptureAnswerFill = { "floor_tokens": number; "overview_upgrades": number; "full_upgrades": number; "spare_upgrades": number };
+
+export type ContextCaptureAnswerDedup = { "turns": number; "status": string; "cooled": number; "turn": number | null };
+
+/** The parts of OpenViking's server that its readiness names. The files and the index of this store are one part. */
+export type ContextCaptureAnswerChecks = { "agfs": ContextCaptureAnswerFileSystem; "vectordb": string; "api_key_manager": string; "embedding": string; "ollama": string };
+
+export type ContextCaptureAnswerFileSystem = { "status": string; "checks": ContextCaptureAnswerFileSystemChecks };
+
+export type ContextCaptureAnswerFileSystemChecks = { "filesystem": string };
+
 /** Captures the messages of a turn. */
-export type ContextCaptureAnswer = Json;
+export type ContextCaptureAnswer = { "captured": number; "reason"?: string | null; "ovSessionId"?: string | null; "pendingTokens"?: number | null; "commit"?: ContextCaptureAnswerCommitShape | null };
 
 /** A slash command. */
 export type ContextCommandParams = { "text": string; "session"?: string | null };
 
 /** Runs a slash command of the context store. */
-export type ContextCommandAnswer = Json;
+export type ContextCommandAnswer = { "text": string; "details"?: Json };
 
 /** The session, where a person names one. */
 export type ContextCompactParams = { "session"?: string | null };
 
+export type ContextCompactAnswerCompaction = { "summary": string; "firstKeptEntryId": string; "tokensBefore": number; "tokensAfter": number; "details": ContextCompactAnswerCompactionDetails };
+
+export type ContextCompactAnswerCompactionDetails = { "archiveUri": string };
+
 /** Archives the captured messages of a session. */
-export type ContextCompactAnswer = Json;
+export type ContextCompactAnswer = { "ok": boolean; "compacted": boolean; "reason": string; "result"?: ContextCompactAnswerCompaction | null };
 
 /** A request to the store's own HTTP interface. */
 export type ContextRequestParams = { "method": string; "path": string; "body"?: Json };
@@ -1519,8 +1648,19 @@ export type RunsTranscriptParams = { "runId": RunsTranscriptParamsRunId };
 
 export type RunsTranscriptAnswerRunId = string;
 
+/** A message of a session, in the form that models' interfaces know. */
+export type RunsTranscriptAnswerSessionMessage = { "role": "assistant"; "timestamp": string; "content": Array<RunsTranscriptAnswerToolCall> } | { "role": "toolResult"; "toolCallId": string; "toolName": RunsTranscriptAnswerToolName; "isError": boolean; "content": Array<RunsTranscriptAnswerText>; "details": { [key: string]: Json }; "timestamp": string };
+
+/** A call of a tool, in a message. */
+export type RunsTranscriptAnswerToolCall = { "id": string; "name": RunsTranscriptAnswerToolName; "arguments": { [key: string]: Json } };
+
+export type RunsTranscriptAnswerToolName = string;
+
+/** Text in a message. */
+export type RunsTranscriptAnswerText = { "text": string };
+
 /** Shows the calls and results of a run as messages. */
-export type RunsTranscriptAnswer = { "runId": RunsTranscriptAnswerRunId; "messages": Array<Json> };
+export type RunsTranscriptAnswer = { "runId": RunsTranscriptAnswerRunId; "messages": Array<RunsTranscriptAnswerSessionMessage> };
 
 /** A subscription by id. */
 export type RunsUnsubscribeParams = { "subscriptionId": string };

@@ -337,7 +337,7 @@ impl Approvals {
             room(&pending)?;
             pending.insert(id.clone(), Pending { approval: approval.clone(), waiter: Some(waiter) });
         }
-        let _ = self.events.send(ApprovalEvent::Requested(approval));
+        self.announce(ApprovalEvent::Requested(approval));
         Ok(Opened::Waiting(Waiting { id, wait: wait.min(Duration::from_millis(MAX_WAIT_MS)), answer }))
     }
 
@@ -476,7 +476,7 @@ impl Approvals {
             if approval.decision.is_none() && !alive && approval.request.expires_at < now {
                 let approval = Arc::new(approval);
                 let event = self.close(&approval, ApprovalDecision::Deny, Settler::default(), "restart").await?;
-                let _ = self.events.send(event);
+                self.announce(event);
                 closed += 1;
             }
         }
@@ -497,8 +497,9 @@ impl Approvals {
         self.lock().remove(id);
         let event = closed?;
         // The waiter hears it only once the decision is durable; when it cannot be, dropping the sender stops the call.
-        let _ = waiter.send(settled);
-        let _ = self.events.send(event);
+        // A call that was stopped meanwhile does not wait any more.
+        drop(waiter.send(settled));
+        self.announce(event);
         Ok(true)
     }
 
@@ -532,6 +533,11 @@ impl Approvals {
         });
         self.save(&done).await?;
         Ok(ApprovalEvent::Resolved(done))
+    }
+
+    /// Tells whoever listens. Nobody has to: an error says that nobody does.
+    fn announce(&self, event: ApprovalEvent) {
+        drop(self.events.send(event));
     }
 
     async fn save(&self, approval: &Approval) -> Result<(), StoreError> {

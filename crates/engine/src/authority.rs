@@ -6,8 +6,9 @@
 //!
 //! Pure: no IO, clock or transport, and no method or tool by name.
 
-use crate::{Caller, Door};
-use serde_json::{Map, Value, json};
+use crate::{Caller, Door, facts};
+use serde::Serialize;
+use serde_json::{Map, Value};
 use toolyard_catalog::ToolEntry;
 use toolyard_protocol::{ErrorCode, Failure};
 
@@ -50,25 +51,32 @@ impl Refusal {
     }
 
     /// What a program needs to act on it.
-    pub fn details(&self) -> Value {
-        match self {
+    pub fn details(&self) -> Map<String, Value> {
+        facts::payload(&match self {
             Self::MissingScope { missing, required } => {
-                json!({"code": "MISSING_SCOPE", "missingScope": missing, "requiredScopes": required})
+                RefusalDetails::MissingScope { missing_scope: missing, required_scopes: required }
             }
-            Self::PersonNeeded => json!({"code": "PERSON_REQUIRED"}),
-            Self::Undeclared(power) => json!({"code": "UNDECLARED_POWER", "power": power.as_str()}),
-            Self::HostPath { argument } => json!({"code": "HOST_PATH_DENIED", "argument": argument}),
-        }
+            Self::PersonNeeded => RefusalDetails::PersonRequired,
+            Self::Undeclared(power) => RefusalDetails::UndeclaredPower { power: power.as_str() },
+            Self::HostPath { argument } => RefusalDetails::HostPathDenied { argument },
+        })
     }
+}
+
+#[derive(Serialize)]
+#[serde(tag = "code", rename_all = "SCREAMING_SNAKE_CASE", rename_all_fields = "camelCase")]
+enum RefusalDetails<'a> {
+    MissingScope { missing_scope: &'a str, required_scopes: &'a [String] },
+    PersonRequired,
+    UndeclaredPower { power: &'a str },
+    HostPathDenied { argument: &'a str },
 }
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
         let mut failure = Failure::new(ErrorCode::PolicyDenied, refusal.message()).retryable(false);
-        if let Value::Object(details) = refusal.details() {
-            for (name, value) in details {
-                failure = failure.detail(&name, value);
-            }
+        for (name, value) in refusal.details() {
+            failure = failure.detail(&name, value);
         }
         match refusal {
             Refusal::PersonNeeded => failure.suggest("Ask the person to run it with the `toolyard` command."),
@@ -185,6 +193,7 @@ impl Approver {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn agent(scopes: &[&str]) -> Caller {
         Caller {

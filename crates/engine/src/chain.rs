@@ -61,18 +61,16 @@ pub struct UnsignedRecords {
     pub to: u64,
 }
 
-/// The key in a note's payload under which a process that takes a run up names the [`UnsignedRecords`] it found.
-pub(crate) const UNSIGNED_KEY: &str = "unsignedRecords";
-
 /// The part of a note's payload that names unsigned records.
 #[derive(Deserialize)]
 struct NoteOfUnsigned {
     payload: Option<UnsignedPayload>,
 }
 
+/// As a process that takes a run up writes it: [`UnsignedFacts`](crate::facts::UnsignedFacts).
 #[derive(Deserialize)]
 struct UnsignedPayload {
-    #[serde(rename = "unsignedRecords")] // UNSIGNED_KEY
+    #[serde(rename = "unsignedRecords")]
     unsigned: Option<UnsignedRecords>,
 }
 

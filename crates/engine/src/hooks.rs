@@ -59,7 +59,5 @@ pub trait Hook: Send + Sync + 'static {
     fn before<'a>(&'a self, call: HookCall<'a>) -> BoxFuture<'a, HookVerdict>;
 
     /// After a call has its result.
-    fn after(&self, result: &ToolResult) {
-        let _ = result;
-    }
+    fn after(&self, _result: &ToolResult) {}
 }

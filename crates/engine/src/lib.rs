@@ -19,6 +19,7 @@ pub mod diff;
 mod end_tag;
 mod engine;
 mod events;
+mod facts;
 mod hooks;
 mod keys;
 pub mod ledger;
@@ -54,7 +55,7 @@ pub use provider::{
 };
 pub use recorder::Recorder;
 pub use store::Store;
-pub use transcript::transcript;
+pub use transcript::{CallContent, SessionMessage, TextContent, transcript};
 
 /// The version of Toolyard, which every call contains.
 pub const EXECUTOR_VERSION: &str = env!("CARGO_PKG_VERSION");

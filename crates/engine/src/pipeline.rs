@@ -28,6 +28,7 @@ use crate::{
     Asking, Blob, CallContext, Engine, Failed, NestedCalls, Output, Prepared, Progress, ProgressKind, Provider,
     Reconciled,
     attempt::{self, Attempt},
+    facts::{self, LateFacts},
     record::{CallRecord, INLINE_BYTES, NoteRecord, Record},
     scope::RunScope,
     store::{Durability, Position},
@@ -36,8 +37,9 @@ use crate::{
 use clearance::clear;
 use futures_util::FutureExt;
 use outcome::{settle, unpredictable, unrecorded};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::{sync::Arc, time::Duration};
+use tokio::sync::{AcquireError, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use toolyard_catalog::ToolEntry;
 use toolyard_protocol::{
@@ -122,58 +124,134 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
     let side_effects = cleared.side_effects;
 
     // 7 permit
-    let permits = tokio::select! {
-        biased;
-        () = stop.cancelled() => return refuse(engine, scope, call_id, &call, cancelled()),
-        permits = async {
-            // A nested call stands on its parent's place in the engine: were it to wait for another, parents that wait
-            // for their children could fill all places.
-            let engine_wide = if scope.is_nested() { Ok(None) } else { engine.permits().acquire().await.map(Some) };
-            (scope.permits.acquire().await, engine_wide)
-        } => permits,
+    let _permits = match permit(engine, scope, &stop).await {
+        Ok(permits) => permits,
+        Err(failure) => return refuse(engine, scope, call_id, &call, failure),
     };
-    if permits.0.is_err() || permits.1.is_err() {
-        return refuse(
-            engine,
-            scope,
-            call_id,
-            &call,
-            Failure::new(ErrorCode::Unavailable, "Toolyard is shutting down"),
-        );
-    }
 
     let Cleared { entry, args, args_json, args_hash, asked_hash, confirmation, .. } = cleared;
     let definition = entry.definition().clone();
-    let Some(provider) = scope.tools.provider(entry.id()).cloned() else {
-        return refuse(
-            engine,
-            scope,
-            call_id,
-            &call,
-            Failure::new(ErrorCode::Unavailable, format!("nothing runs {} now", definition.name)),
-        );
+    let provider = match runner(scope, &entry, side_effects) {
+        Ok(Some(provider)) => provider,
+        Ok(None) => return unpredictable(engine, scope, call_id, &call, &definition.side_effects),
+        Err(failure) => return refuse(engine, scope, call_id, &call, failure),
     };
-    let provider: Arc<dyn Provider> = match &scope.previews {
-        None => provider,
-        Some(previews) if !side_effects => match previews.of(&provider) {
-            Some(twin) => twin,
-            None => provider,
-        },
-        Some(previews) => match previews.of(&provider) {
-            Some(twin) if definition.supports_dry_run => twin,
-            _ => return unpredictable(engine, scope, call_id, &call, &definition.side_effects),
-        },
+    let envelope = match envelope(engine, scope, call_id, &call, &entry, args, args_hash, confirmation) {
+        Ok(envelope) => envelope,
+        Err(failure) => return refuse(engine, scope, call_id, &call, failure),
+    };
+    let context = context_of(engine, scope, &call, &envelope, &provider, stop.clone());
+    let made =
+        CallParts { call: &call, envelope: &envelope, entry: &entry, args_json: &args_json, asked_hash: &asked_hash };
+    let timeout = Duration::from_millis(envelope.timeout_ms.unwrap_or(definition.default_timeout_ms));
+    let attempt = Attempt::new(&provider, &context, &envelope, timeout, engine.options().grace);
+
+    // 8 prepare
+    let started = engine.clock().now();
+    let end = |status, outcome| settle(engine, scope, &entry, &envelope, started, outcome, status, side_effects);
+    let prepared = match prepare(scope, &attempt, &envelope).await {
+        Ok(prepared) => prepared,
+        Err((status, failed)) => {
+            record_call(scope, &made, None);
+            return end(status, Err(failed));
+        }
     };
 
+    // 9 record
+    record_call(scope, &made, Some(&prepared));
+    if side_effects {
+        let synced = if call.is_alone { scope.recorder.sync_here().await } else { scope.recorder.sync().await };
+        if let Err(error) = synced {
+            // Nothing was dispatched, and nothing more can be recorded: this result lives in the answer only.
+            return unrecorded(engine, &call, &envelope, started, error.into());
+        }
+    }
+    if stop.is_cancelled() {
+        let (status, failed) = attempt::Stopped::Cancelled { answer: None }.into_outcome(&envelope);
+        return end(status, Err(failed));
+    }
+
+    // 10 attempt
+    let intent = prepared.intent.clone();
+    let span = span_of(scope, &envelope);
+    let outcome = if side_effects {
+        let late = late_note(engine, scope, &envelope);
+        attempt.execute_detached(prepared, engine.options().late_window, late).instrument(span.clone()).await
+    } else {
+        attempt.execute(prepared).instrument(span.clone()).await
+    };
+
+    // 11 normalise, 12 record
+    match outcome {
+        Ok(output) => end(ResultStatus::Ok, Ok(output)),
+        Err(stopped) => {
+            let lost_sight = stopped.lost_sight();
+            let (status, mut failed) = stopped.into_outcome(&envelope);
+            span.record("error.type", failed.failure.code.as_str());
+            if lost_sight
+                && definition.idempotency == Idempotency::Etag
+                && let Some(intent) = &intent
+            {
+                observe(&provider, &context, &envelope, intent, &mut failed).await;
+            }
+            end(status, Err(failed))
+        }
+    }
+}
+
+/// A place among the engine's concurrent calls, but for a nested call, and one among the run's.
+type Permits<'a> = (Option<SemaphorePermit<'a>>, SemaphorePermit<'a>);
+
+/// Waits for a place, until the call is stopped.
+async fn permit<'a>(engine: &'a Engine, scope: &'a RunScope, stop: &CancellationToken) -> Result<Permits<'a>, Failure> {
+    let places = async {
+        // A nested call stands on its parent's place in the engine: were it to wait for another, parents that wait for
+        // their children could fill all places.
+        let engine_wide = if scope.is_nested() { None } else { Some(engine.permits().acquire().await?) };
+        Ok::<_, AcquireError>((engine_wide, scope.permits.acquire().await?))
+    };
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => Err(cancelled()),
+        permits = places => permits.map_err(|_| Failure::new(ErrorCode::Unavailable, "Toolyard is shutting down")),
+    }
+}
+
+/// What runs the tool: its provider, in a dry run the provider's twin. `None`: a dry run cannot say what the tool would do.
+fn runner(scope: &RunScope, entry: &ToolEntry, side_effects: bool) -> Result<Option<Arc<dyn Provider>>, Failure> {
+    let definition = entry.definition();
+    let Some(provider) = scope.tools.provider(entry.id()).cloned() else {
+        return Err(Failure::new(ErrorCode::Unavailable, format!("nothing runs {} now", definition.name)));
+    };
+    let Some(previews) = &scope.previews else { return Ok(Some(provider)) };
+    Ok(match previews.of(&provider) {
+        Some(twin) if !side_effects || definition.supports_dry_run => Some(twin),
+        None if !side_effects => Some(provider),
+        _ => None,
+    })
+}
+
+/// The call's envelope, with everything that is decided about it.
+#[allow(clippy::too_many_arguments)] // the parts of one envelope
+fn envelope(
+    engine: &Engine,
+    scope: &RunScope,
+    call_id: CallId,
+    call: &StepCall,
+    entry: &ToolEntry,
+    args: Map<String, Value>,
+    args_hash: String,
+    confirmation: Option<ConfirmationId>,
+) -> Result<Arc<ToolCall>, Failure> {
+    let definition = entry.definition();
     let created_at = engine.clock().now();
-    let limits = scope.limits();
     let timeout_ms = call
         .timeout_ms
         .unwrap_or(definition.default_timeout_ms)
         .min(definition.max_timeout_ms.unwrap_or(u64::MAX))
-        .min(limits.max_call_ms)
+        .min(scope.limits().max_call_ms)
         .max(1);
-    let preview = call.preview.clone().unwrap_or_else(|| generated_preview(&entry, &args));
+    let preview = call.preview.clone().unwrap_or_else(|| generated_preview(entry, &args));
     let parts = ToolCallParts {
         call_id,
         run_id: scope.run_id,
@@ -197,78 +275,47 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         policy: scope.policy.snapshot().clone(),
         confirmation_id: confirmation.or(scope.confirmation.get().copied()),
     };
-    let envelope = match ToolCall::with_known_hash(parts) {
-        Ok(envelope) => Arc::new(envelope),
-        Err(e) => return refuse(engine, scope, call_id, &call, Failure::new(ErrorCode::InternalError, e.to_string())),
-    };
-    let context = Arc::new(CallContext {
-        cancel: stop.clone(),
+    ToolCall::with_known_hash(parts).map(Arc::new).map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))
+}
+
+/// What the provider is given beside the call.
+fn context_of(
+    engine: &Engine,
+    scope: &RunScope,
+    call: &StepCall,
+    envelope: &Arc<ToolCall>,
+    provider: &Arc<dyn Provider>,
+    cancel: CancellationToken,
+) -> Arc<CallContext> {
+    Arc::new(CallContext {
+        cancel,
         caller: scope.acting.clone(),
-        progress: progress_of(engine, scope, &envelope),
+        progress: progress_of(engine, scope, envelope),
         blobs: engine.blobs(),
         calls: if provider.makes_calls() {
-            NestedCalls::of(engine, scope, &envelope, call.cancel.clone(), call.asking.clone())
+            NestedCalls::of(engine, scope, envelope, call.cancel.clone(), call.asking.clone())
         } else {
             NestedCalls::none()
         },
-    });
-    let made =
-        CallParts { call: &call, envelope: &envelope, entry: &entry, args_json: &args_json, asked_hash: &asked_hash };
-    let attempt =
-        Attempt::new(&provider, &context, &envelope, Duration::from_millis(timeout_ms), engine.options().grace);
+    })
+}
 
-    // 8 prepare
-    let started = engine.clock().now();
-    let prepared = match attempt.prepare().await {
-        Ok(mut prepared) => {
-            let intent = prepared.intent.as_ref();
-            let usage =
-                scope.usage.take(limits, intent.map_or(0, |i| i.bytes_written), intent.map_or(0, |i| i.deletes));
-            match usage {
-                Ok(()) => {
-                    scope.recorder.push_blobs(std::mem::take(&mut prepared.blobs));
-                    prepared
-                }
-                Err(failure) => {
-                    record_call(scope, &made, None);
-                    return settle(
-                        engine,
-                        scope,
-                        &entry,
-                        &envelope,
-                        started,
-                        Err(failure.into()),
-                        ResultStatus::Error,
-                        side_effects,
-                    );
-                }
-            }
-        }
-        Err(stopped) => {
-            record_call(scope, &made, None);
-            let (status, failed) = stopped.into_outcome(&envelope);
-            return settle(engine, scope, &entry, &envelope, started, Err(failed), status, side_effects);
-        }
-    };
+/// What the provider will change, within the run's limits; else how the call ends.
+async fn prepare(
+    scope: &RunScope,
+    attempt: &Attempt<'_>,
+    envelope: &ToolCall,
+) -> Result<Prepared, (ResultStatus, Failed)> {
+    let mut prepared = attempt.prepare().await.map_err(|stopped| stopped.into_outcome(envelope))?;
+    let (bytes, deletes) = prepared.intent.as_ref().map_or((0, 0), |intent| (intent.bytes_written, intent.deletes));
+    scope.usage.take(scope.limits(), bytes, deletes).map_err(|failure| (ResultStatus::Error, failure.into()))?;
+    scope.recorder.push_blobs(std::mem::take(&mut prepared.blobs));
+    Ok(prepared)
+}
 
-    // 9 record
-    record_call(scope, &made, Some(&prepared));
-    if side_effects {
-        let synced = if call.is_alone { scope.recorder.sync_here().await } else { scope.recorder.sync().await };
-        if let Err(error) = synced {
-            // Nothing was dispatched, and nothing more can be recorded: this result lives in the answer only.
-            return unrecorded(engine, &call, &envelope, started, error.into());
-        }
-    }
-    if stop.is_cancelled() {
-        let (status, failed) = attempt::Stopped::Cancelled { answer: None }.into_outcome(&envelope);
-        return settle(engine, scope, &entry, &envelope, started, Err(failed), status, side_effects);
-    }
-
-    // 10 attempt
-    let intent = prepared.intent.clone();
-    // One span a call, named and labelled as OpenTelemetry's conventions for generative AI have it.
-    let span = tracing::debug_span!(
+/// One span a call, named and labelled as OpenTelemetry's conventions for generative AI have it.
+fn span_of(scope: &RunScope, envelope: &ToolCall) -> tracing::Span {
+    tracing::debug_span!(
         "execute_tool",
         gen_ai.operation.name = "execute_tool",
         gen_ai.tool.name = %envelope.tool,
@@ -279,31 +326,7 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         toolyard.attempt = envelope.attempt,
         toolyard.args_hash = envelope.args_hash(),
         error.type = tracing::field::Empty,
-    );
-    let outcome = if side_effects {
-        let late = late_note(engine, scope, &envelope);
-        attempt.execute_detached(prepared, engine.options().late_window, late).instrument(span.clone()).await
-    } else {
-        attempt.execute(prepared).instrument(span.clone()).await
-    };
-
-    // 11 normalise
-    let (status, outcome) = match outcome {
-        Ok(output) => (ResultStatus::Ok, Ok(output)),
-        Err(stopped) => {
-            let lost_sight = stopped.lost_sight();
-            let (status, mut failed) = stopped.into_outcome(&envelope);
-            span.record("error.type", failed.failure.code.as_str());
-            if lost_sight
-                && definition.idempotency == Idempotency::Etag
-                && let Some(intent) = &intent
-            {
-                observe(&provider, &context, &envelope, intent, &mut failed).await;
-            }
-            (status, Err(failed))
-        }
-    };
-    settle(engine, scope, &entry, &envelope, started, outcome, status, side_effects)
+    )
 }
 
 /// A preview line for people if the plan has none: the kind of action and its target.
@@ -391,15 +414,9 @@ fn late_note(
     let clock = engine.clock().clone();
     let envelope = envelope.clone();
     move |outcome| {
-        let (message, payload) = match outcome {
-            Ok(output) => (
-                "A late answer arrived: it worked".to_owned(),
-                json!({"late": true, "ok": true, "effects": output.effects}),
-            ),
-            Err(failed) => (
-                format!("A late answer arrived: {}", failed.failure),
-                json!({"late": true, "ok": false, "effects": failed.effects}),
-            ),
+        let (message, ok, effects) = match outcome {
+            Ok(output) => ("A late answer arrived: it worked".to_owned(), true, output.effects),
+            Err(failed) => (format!("A late answer arrived: {}", failed.failure), false, failed.effects),
         };
         recorder.push(&Record::Note(NoteRecord {
             at: clock.now(),
@@ -407,10 +424,7 @@ fn late_note(
             message,
             call_id: Some(envelope.call_id),
             step_id: Some(envelope.step_id.clone()),
-            payload: match payload {
-                Value::Object(map) => map,
-                _ => Map::new(),
-            },
+            payload: facts::payload(&LateFacts { late: true, ok, effects }),
         }));
         if let Err(error) = recorder.flush(Durability::Ride) {
             tracing::error!(%error, "a late answer could not be recorded");

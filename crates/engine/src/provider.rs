@@ -246,8 +246,11 @@ pub struct InverseCall {
 /// Runs tools. One provider serves any number of tools; `call.tool` is the name of the tool.
 pub trait Provider: Send + Sync + 'static {
     /// Determines what will change. Must not have an effect that others can see.
-    fn prepare<'a>(&'a self, context: &'a CallContext, call: &'a ToolCall) -> BoxFuture<'a, Result<Prepared, Failed>> {
-        let _ = (context, call);
+    fn prepare<'a>(
+        &'a self,
+        _context: &'a CallContext,
+        _call: &'a ToolCall,
+    ) -> BoxFuture<'a, Result<Prepared, Failed>> {
         Box::pin(async { Ok(Prepared::default()) })
     }
 
@@ -262,11 +265,10 @@ pub trait Provider: Send + Sync + 'static {
     /// After a crash: did it happen? Only asked of tools with idempotency `etag`.
     fn reconcile<'a>(
         &'a self,
-        context: &'a CallContext,
-        call: &'a ToolCall,
-        intent: &'a Intent,
+        _context: &'a CallContext,
+        _call: &'a ToolCall,
+        _intent: &'a Intent,
     ) -> BoxFuture<'a, Result<Reconciled, Failed>> {
-        let _ = (context, call, intent);
         Box::pin(async {
             Err(Failed::new(ErrorCode::InternalError, "this provider cannot tell whether an interrupted call happened"))
         })
@@ -287,10 +289,9 @@ pub trait Provider: Send + Sync + 'static {
     fn inverse(
         &self,
         call: &ToolCall,
-        result: &ToolResult,
-        intent: Option<&Intent>,
+        _result: &ToolResult,
+        _intent: Option<&Intent>,
     ) -> Result<Vec<InverseCall>, Failure> {
-        let _ = (result, intent);
         Err(Failure::new(ErrorCode::PreconditionFailed, format!("{} cannot be undone", call.tool)))
     }
 }

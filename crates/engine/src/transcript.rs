@@ -1,13 +1,16 @@
 //! A run as the messages of a model's session: each call and its result as a pair, followed by the calls that it made,
 //! so that a reader sees the real tools and not only the control tool through which they were reached.
 
-use crate::view::RunExport;
-use serde_json::{Map, Value, json};
-use std::collections::HashMap;
-use toolyard_protocol::{CallId, ToolCall, ToolResult};
+use crate::{facts, view::RunExport};
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::{collections::HashMap, sync::Arc};
+use toolyard_protocol::{CallId, ToolCall, ToolName, ToolResult};
 
 /// The messages of a run, in order.
-pub fn transcript(run: &RunExport) -> Vec<Value> {
+pub fn transcript(run: &RunExport) -> Vec<SessionMessage> {
     let results: HashMap<CallId, &ToolResult> = run.results.iter().map(|result| (result.call_id, result)).collect();
     let mut nested: HashMap<CallId, Vec<&ToolCall>> = HashMap::new();
     let mut own: Vec<&ToolCall> = Vec::new();
@@ -46,27 +49,82 @@ fn parent(run: &RunExport, call: &ToolCall) -> Option<CallId> {
     run.calls.iter().find(made).map(|parent| parent.call_id)
 }
 
-fn asked(call: &ToolCall, id: &str) -> Value {
-    json!({
-        "role": "assistant", "timestamp": call.created_at,
-        "content": [{"type": "toolCall", "id": id, "name": call.tool, "arguments": call.args}],
-    })
+/// A message of a session, in the form that models' interfaces know.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "role", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum SessionMessage {
+    /// The model asks for a tool.
+    Assistant {
+        /// When.
+        timestamp: Timestamp,
+        /// The calls.
+        content: Vec<CallContent>,
+    },
+    /// A tool answers.
+    ToolResult {
+        /// The call.
+        tool_call_id: String,
+        /// The tool.
+        tool_name: ToolName,
+        /// Whether it failed.
+        is_error: bool,
+        /// The answer for a model.
+        content: Vec<TextContent>,
+        /// The tool's data, or the failure.
+        details: Map<String, Value>,
+        /// When.
+        timestamp: Timestamp,
+    },
 }
 
-fn answered(call: &ToolCall, id: &str, result: &ToolResult) -> Value {
+/// A call of a tool, in a message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename = "toolCall")]
+pub struct CallContent {
+    /// The call.
+    pub id: String,
+    /// The tool.
+    pub name: ToolName,
+    /// Its arguments.
+    pub arguments: Arc<Map<String, Value>>,
+}
+
+/// Text in a message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename = "text")]
+pub struct TextContent {
+    /// The text.
+    pub text: String,
+}
+
+#[derive(Serialize)]
+struct FailureDetails<'a> {
+    status: &'static str,
+    error: &'a str,
+}
+
+fn asked(call: &ToolCall, id: &str) -> SessionMessage {
+    let content = CallContent { id: id.to_owned(), name: call.tool.clone(), arguments: call.args.clone() };
+    SessionMessage::Assistant { timestamp: call.created_at, content: vec![content] }
+}
+
+fn answered(call: &ToolCall, id: &str, result: &ToolResult) -> SessionMessage {
     let details = match (&result.data, &result.error) {
         (Some(data), None) => data.clone(),
-        (_, Some(error)) => {
-            Map::from_iter([("status".to_owned(), "error".into()), ("error".to_owned(), error.message.as_str().into())])
-        }
+        (_, Some(error)) => facts::payload(&FailureDetails { status: "error", error: &error.message }),
         (None, None) => Map::new(),
     };
     let text = match &result.error {
         Some(error) => error.message.clone(),
+        // JSON that was read from a record can be written again.
         None => serde_json::to_string_pretty(&details).unwrap_or_default(),
     };
-    json!({
-        "role": "toolResult", "toolCallId": id, "toolName": call.tool, "isError": !result.ok,
-        "content": [{"type": "text", "text": text}], "details": details, "timestamp": result.ended_at,
-    })
+    SessionMessage::ToolResult {
+        tool_call_id: id.to_owned(),
+        tool_name: call.tool.clone(),
+        is_error: !result.ok,
+        content: vec![TextContent { text }],
+        details,
+        timestamp: result.ended_at,
+    }
 }

@@ -4,11 +4,15 @@
 //! is identical to what a subscriber received.
 
 use crate::{
+    facts::{
+        CallFacts, CancelFacts, ConfirmedFacts, FinishedFacts, OutcomeFacts, PausedFacts, Retry, RetryFacts, RunFacts,
+        SettledFacts, payload,
+    },
     record::{CallRecord, OutcomeRecord, Record, RunStarted},
     store::{Store, StoreError},
 };
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::{collections::HashMap, ops::ControlFlow, sync::Arc};
 use toolyard_protocol::{
     CallId, ErrorCode, EventLevel, EventType, ExecutionEvent, Failure, LogHead, PolicySnapshot, ResultStatus, RunId,
@@ -152,8 +156,22 @@ impl RunView {
 
     /// The events of a record. Call [`RunView::note`] first.
     pub fn events(&mut self, record: &Record) -> Vec<ExecutionEvent> {
-        let mut out = Vec::with_capacity(2);
-        let base = |event_type, at: Timestamp, level, message: String| ExecutionEvent {
+        let mut out = match record {
+            Record::Call(c) => self.call_events(c),
+            Record::Result(_) | Record::Refused(_) | Record::Retry(_) | Record::Note(_) | Record::Settled(_) => {
+                self.step_event(record).into_iter().collect()
+            }
+            _ => self.run_event(record).into_iter().collect(),
+        };
+        for event in &mut out {
+            self.events += 1;
+            event.seq = self.events;
+        }
+        out
+    }
+
+    fn event(&self, event_type: EventType, at: Timestamp, level: EventLevel, message: String) -> ExecutionEvent {
+        ExecutionEvent {
             seq: 0,
             run_id: self.run_id,
             event_type,
@@ -164,54 +182,84 @@ impl RunView {
             step_id: None,
             tool: None,
             payload: None,
-        };
+        }
+    }
+
+    /// The run's own events.
+    fn run_event(&self, record: &Record) -> Option<ExecutionEvent> {
         use EventLevel::{Error, Info, Warn};
-        match record {
+        let (event, facts) = match record {
             Record::RunStarted(r) => {
                 let title = r.plan.as_ref().map_or("direct call", |p| p.goal.as_str());
-                let mut event = base(EventType::RunStarted, r.started_at, Info, format!("Started: {title}"));
-                event.payload = Some(object(json!({
-                    "planHash": r.plan_hash, "policyHash": r.policy_hash, "parentRunId": r.parent_run_id,
-                    "steps": r.plan.as_ref().map(|p| p.steps.len()),
-                })));
-                out.push(event);
+                let facts = payload(&RunFacts {
+                    plan_hash: r.plan_hash.as_deref(),
+                    policy_hash: &r.policy_hash,
+                    parent_run_id: r.parent_run_id,
+                    steps: r.plan.as_ref().map(|p| p.steps.len()),
+                });
+                (self.event(EventType::RunStarted, r.started_at, Info, format!("Started: {title}")), facts)
             }
             Record::ConfirmationRequested(r) => {
-                out.push(base(EventType::RunConfirmationRequested, r.at, Info, r.message.clone()));
+                return Some(self.event(EventType::RunConfirmationRequested, r.at, Info, r.message.clone()));
             }
             Record::Confirmed(c) => {
-                let mut event = base(EventType::RunConfirmed, c.0.at, Info, format!("Approved by {}", c.0.by));
-                event.payload = Some(object(json!({
-                    "confirmationId": c.0.confirmation_id, "decision": c.0.decision, "planHash": c.0.plan_hash,
-                    "policyHash": c.0.policy_hash, "previewHash": c.0.preview_hash,
-                })));
-                out.push(event);
+                let facts = payload(&ConfirmedFacts {
+                    confirmation_id: &c.0.confirmation_id,
+                    decision: &c.0.decision,
+                    plan_hash: &c.0.plan_hash,
+                    policy_hash: &c.0.policy_hash,
+                    preview_hash: c.0.preview_hash.as_deref(),
+                });
+                (self.event(EventType::RunConfirmed, c.0.at, Info, format!("Approved by {}", c.0.by)), facts)
             }
-            Record::Call(c) => {
-                let label = c.preview.clone().unwrap_or_else(|| c.tool.to_string());
-                let payload = object(json!({
-                    "attempt": c.attempt, "iteration": c.iteration.as_ref().map(|i| i.index), "argsHash": format!("sha256:{}", c.args_hash),
-                }));
-                let mut push = |event_type, message| {
-                    let mut event = base(event_type, micros(c.at), Info, message);
-                    event.call_id = Some(c.call_id);
-                    event.step_id = Some(c.step_id.clone());
-                    event.tool = Some(c.tool.clone());
-                    event.payload = Some(payload.clone());
-                    out.push(event);
-                };
-                // Both from one record, so that no other call's events come between them or turn them round.
-                if c.scheduled {
-                    push(EventType::StepScheduled, format!("Scheduled: {label}"));
-                }
-                push(EventType::StepStarted, label);
+            Record::Cancel(c) => {
+                let message = format!("Stopped by {}: {}", c.by, c.reason);
+                let facts = payload(&CancelFacts { by: &c.by, reason: &c.reason });
+                (self.event(EventType::RunCancelled, c.at, Warn, message), facts)
             }
-            Record::Result(r) => {
-                if let Some(key) = self.calls.get(&r.call_id) {
-                    let key = key.clone();
-                    out.push(outcome_event(base, r.call_id, &key, &r.outcome));
-                }
+            Record::Paused(p) => {
+                let mut event = self.event(EventType::StepProgress, p.at, Warn, p.message.clone());
+                event.call_id = p.call_ids.first().copied();
+                (event, payload(&PausedFacts { paused: true, in_doubt: &p.call_ids }))
             }
+            Record::Finished(f) => {
+                let level = if f.status == RunStatus::Finished { Info } else { Error };
+                let facts = payload(&FinishedFacts { status: f.status, error: f.error.as_ref() });
+                (self.event(EventType::RunFinished, f.at, level, f.message.clone()), facts)
+            }
+            _ => return None,
+        };
+        Some(ExecutionEvent { payload: Some(facts), ..event })
+    }
+
+    /// Both from one record, so that no other call's events come between them or turn them round.
+    fn call_events(&self, call: &CallRecord) -> Vec<ExecutionEvent> {
+        let label = call.preview.clone().unwrap_or_else(|| call.tool.to_string());
+        let facts = payload(&CallFacts {
+            attempt: call.attempt,
+            iteration: call.iteration.as_ref().map(|i| i.index),
+            args_hash: format!("sha256:{}", call.args_hash),
+        });
+        let event = |event_type, message| ExecutionEvent {
+            call_id: Some(call.call_id),
+            step_id: Some(call.step_id.clone()),
+            tool: Some(call.tool.clone()),
+            payload: Some(facts.clone()),
+            ..self.event(event_type, micros(call.at), EventLevel::Info, message)
+        };
+        let mut out = Vec::with_capacity(2);
+        if call.scheduled {
+            out.push(event(EventType::StepScheduled, format!("Scheduled: {label}")));
+        }
+        out.push(event(EventType::StepStarted, label));
+        out
+    }
+
+    /// What became of a step, and what is said about it on the way.
+    fn step_event(&self, record: &Record) -> Option<ExecutionEvent> {
+        use EventLevel::{Info, Warn};
+        Some(match record {
+            Record::Result(r) => self.outcome_event(r.call_id, self.calls.get(&r.call_id)?, &r.outcome),
             Record::Refused(r) => {
                 let key = CallKey {
                     step_id: r.step_id.clone(),
@@ -219,58 +267,57 @@ impl RunView {
                     attempt: r.attempt.max(1),
                     index: r.index,
                 };
-                out.push(outcome_event(base, r.call_id, &key, &r.outcome));
+                self.outcome_event(r.call_id, &key, &r.outcome)
             }
             Record::Retry(r) => {
-                let mut event = base(
-                    EventType::StepProgress,
-                    r.at,
-                    Warn,
-                    format!("Trying again (attempt {}) at {}", r.attempt, r.due),
-                );
-                event.step_id = Some(r.step_id.clone());
-                event.payload =
-                    Some(object(json!({"retry": {"attempt": r.attempt, "at": r.due}, "iteration": r.index})));
-                out.push(event);
+                let message = format!("Trying again (attempt {}) at {}", r.attempt, r.due);
+                let retry = Retry { attempt: r.attempt, at: r.due };
+                ExecutionEvent {
+                    step_id: Some(r.step_id.clone()),
+                    payload: Some(payload(&RetryFacts { retry, iteration: r.index })),
+                    ..self.event(EventType::StepProgress, r.at, Warn, message)
+                }
             }
-            Record::Note(n) => {
-                let mut event = base(EventType::StepProgress, n.at, n.level, n.message.clone());
-                event.call_id = n.call_id;
-                event.step_id = n.step_id.clone();
-                event.payload = Some(n.payload.clone());
-                out.push(event);
-            }
-            Record::Cancel(c) => {
-                let mut event = base(EventType::RunCancelled, c.at, Warn, format!("Stopped by {}: {}", c.by, c.reason));
-                event.payload = Some(object(json!({"by": c.by, "reason": c.reason})));
-                out.push(event);
-            }
-            Record::Paused(p) => {
-                let mut event = base(EventType::StepProgress, p.at, Warn, p.message.clone());
-                event.call_id = p.call_ids.first().copied();
-                event.payload = Some(object(json!({"paused": true, "inDoubt": p.call_ids})));
-                out.push(event);
-            }
-            Record::Settled(s) => {
-                let choice = serde_json::to_value(s.choice).unwrap_or_default();
-                let mut event = base(EventType::StepProgress, s.at, Info, format!("Settled by {}", s.by));
-                event.call_id = Some(s.call_id);
-                event.payload = Some(object(json!({"settled": choice, "by": s.by})));
-                out.push(event);
-            }
-            Record::Finished(f) => {
-                let level = if f.status == RunStatus::Finished { Info } else { Error };
-                let mut event = base(EventType::RunFinished, f.at, level, f.message.clone());
-                event.payload = Some(object(json!({"status": f.status, "error": f.error})));
-                out.push(event);
-            }
-            Record::Checkpoint(_) => {}
+            Record::Note(n) => ExecutionEvent {
+                call_id: n.call_id,
+                step_id: n.step_id.clone(),
+                payload: Some(n.payload.clone()),
+                ..self.event(EventType::StepProgress, n.at, n.level, n.message.clone())
+            },
+            Record::Settled(s) => ExecutionEvent {
+                call_id: Some(s.call_id),
+                payload: Some(payload(&SettledFacts { settled: s.choice, by: &s.by })),
+                ..self.event(EventType::StepProgress, s.at, Info, format!("Settled by {}", s.by))
+            },
+            _ => return None,
+        })
+    }
+
+    fn outcome_event(&self, call_id: CallId, key: &CallKey, outcome: &OutcomeRecord) -> ExecutionEvent {
+        let (event_type, level) = match outcome.status {
+            ResultStatus::Ok => (EventType::StepFinished, EventLevel::Info),
+            ResultStatus::Skipped => (EventType::StepFinished, EventLevel::Warn),
+            _ => (EventType::StepFailed, EventLevel::Error),
+        };
+        let message = match (&outcome.user_message, &outcome.error) {
+            (_, Some(error)) => error.to_string(),
+            (Some(message), None) => message.clone(),
+            (None, None) => format!("{} {}", key.tool, outcome.status.as_str()),
+        };
+        ExecutionEvent {
+            call_id: Some(call_id),
+            step_id: Some(key.step_id.clone()),
+            tool: Some(key.tool.clone()),
+            payload: Some(payload(&OutcomeFacts {
+                attempt: key.attempt,
+                iteration: key.index,
+                status: outcome.status,
+                error: outcome.error.as_ref(),
+                effects: outcome.effects.as_ref(),
+                duration_ms: (outcome.took_us.max(0) as u64).div_ceil(1000),
+            })),
+            ..self.event(event_type, micros(outcome.started + outcome.took_us), level, message)
         }
-        for event in &mut out {
-            self.events += 1;
-            event.seq = self.events;
-        }
-        out
     }
 
     /// Skips a record's events, keeping their numbers.
@@ -295,34 +342,6 @@ impl RunView {
     pub(crate) fn last_event(&self) -> u64 {
         self.events
     }
-}
-
-fn outcome_event(
-    base: impl Fn(EventType, Timestamp, EventLevel, String) -> ExecutionEvent,
-    call_id: CallId,
-    key: &CallKey,
-    outcome: &OutcomeRecord,
-) -> ExecutionEvent {
-    let (event_type, level) = match outcome.status {
-        ResultStatus::Ok => (EventType::StepFinished, EventLevel::Info),
-        ResultStatus::Skipped => (EventType::StepFinished, EventLevel::Warn),
-        _ => (EventType::StepFailed, EventLevel::Error),
-    };
-    let message = match (&outcome.user_message, &outcome.error) {
-        (_, Some(error)) => error.to_string(),
-        (Some(message), None) => message.clone(),
-        (None, None) => format!("{} {}", key.tool, outcome.status.as_str()),
-    };
-    let mut event = base(event_type, micros(outcome.started + outcome.took_us), level, message);
-    event.call_id = Some(call_id);
-    event.step_id = Some(key.step_id.clone());
-    event.tool = Some(key.tool.clone());
-    event.payload = Some(object(json!({
-        "attempt": key.attempt, "iteration": key.index, "status": outcome.status,
-        "error": outcome.error, "effects": outcome.effects,
-        "durationMs": (outcome.took_us.max(0) as u64).div_ceil(1000),
-    })));
-    event
 }
 
 /// A whole run, as the four files of the specification hold it.
@@ -491,12 +510,4 @@ pub(crate) fn loop_id(run_id: RunId, step_id: &StepId) -> String {
 
 pub(crate) fn micros(us: i64) -> Timestamp {
     Timestamp::from_microsecond(us).unwrap_or(Timestamp::UNIX_EPOCH)
-}
-
-fn object(value: Value) -> Map<String, Value> {
-    match value {
-        // Absent facts are left out rather than written as null.
-        Value::Object(map) => map.into_iter().filter(|(_, v)| !v.is_null()).collect(),
-        _ => Map::new(),
-    }
 }

@@ -156,7 +156,8 @@ async fn write(
         while let Some(out) = next {
             match out {
                 BridgeOut::Close(code, reason) => {
-                    let _ = tokio::time::timeout(TICK, sink.flush()).await;
+                    // The connection ends here: a peer that takes nothing more misses the rest.
+                    drop(tokio::time::timeout(TICK, sink.flush()).await);
                     return Some((code, reason));
                 }
                 BridgeOut::Frame { text, receipt } => {

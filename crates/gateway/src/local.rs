@@ -110,7 +110,13 @@ async fn connection(stream: UnixStream, service: Service, principal: String) {
     let (replies, mut outgoing) = mpsc::unbounded_channel::<Reply>();
     let writing = tokio::spawn(async move {
         while let Some(reply) = outgoing.recv().await {
-            let Ok(mut line) = serde_json::to_vec(&reply) else { continue };
+            let mut line = match serde_json::to_vec(&reply) {
+                Ok(line) => line,
+                Err(error) => {
+                    tracing::error!(%error, "a reply cannot be written; the connection is closed");
+                    return;
+                }
+            };
             line.push(b'\n');
             if writer.write_all(&line).await.is_err() {
                 return;
@@ -125,7 +131,9 @@ async fn connection(stream: UnixStream, service: Service, principal: String) {
             Ok(request) => request,
             Err(error) => {
                 let failure = Failure::new(ErrorCode::ValidationError, format!("not a request: {error}"));
-                let _ = replies.send(Reply { ok: Some(false), error: Some(failure), ..Reply::default() });
+                if replies.send(Reply { ok: Some(false), error: Some(failure), ..Reply::default() }).is_err() {
+                    break;
+                }
                 continue;
             }
         };
@@ -137,7 +145,8 @@ async fn connection(stream: UnixStream, service: Service, principal: String) {
             let id = request.id;
             let events = replies.clone();
             let sink: EventSink = Arc::new(move |event| {
-                let _ = events.send(Reply { id, event: Some((*event).clone()), ..Reply::default() });
+                // Fails once the client has gone; the call goes on without a listener.
+                drop(events.send(Reply { id, event: Some((*event).clone()), ..Reply::default() }));
             });
             let reply = match service.call(caller, method_name(&request.method), request.params, Some(sink)).await {
                 Ok(result) => Reply { id, ok: Some(true), result: Some(result), ..Reply::default() },
@@ -146,11 +155,15 @@ async fn connection(stream: UnixStream, service: Service, principal: String) {
                     Reply { id, ok: Some(false), error, ..Reply::default() }
                 }
             };
-            let _ = replies.send(reply);
+            if replies.send(reply).is_err() {
+                tracing::debug!(method = request.method, "the client had gone before its reply");
+            }
         });
     }
     drop(replies);
-    let _ = writing.await;
+    if let Err(error) = writing.await {
+        tracing::warn!(%error, "the writer of a local connection ended unexpectedly");
+    }
 }
 
 /// The name in the list of methods. At this door `status` has always meant the state of the program; over the Gateway it is

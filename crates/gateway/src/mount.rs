@@ -33,8 +33,7 @@ pub trait Endpoint: Send + Sync + 'static {
     /// Which requests a request competes with; called once its body was read.
     fn lane(&self, request: &axum::http::Request<Bytes>) -> Lane;
     /// The refusal in the endpoint's own format, if it has one.
-    fn refuse(&self, status: StatusCode) -> Option<Response<MountBody>> {
-        let _ = status;
+    fn refuse(&self, _status: StatusCode) -> Option<Response<MountBody>> {
         None
     }
     /// Answers one request.

@@ -6,12 +6,12 @@ use crate::{
     index::{IndexError, ProgramError},
 };
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolyard_engine::redact::redactor;
 
 /// How well the notes can be asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
     /// Everything works.
@@ -34,7 +34,7 @@ impl Health {
 }
 
 /// What an agent branches on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ProblemCode {
     /// Ollama does not answer, or lacks the model.
@@ -99,8 +99,8 @@ impl ProblemCode {
 }
 
 /// What is wrong and what to do about it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Problem {
     /// What an agent branches on.
     pub code: ProblemCode,
@@ -325,8 +325,8 @@ fn capital(text: &str) -> String {
 }
 
 /// Facts about the answer itself.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Meta {
     /// Milliseconds it took.
     pub query_time_ms: f64,
@@ -339,8 +339,8 @@ pub struct Meta {
 }
 
 /// The answer of every tool.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Envelope<T> {
     /// How well the notes can be asked.
     pub status: Health,

@@ -74,11 +74,6 @@ impl Observed {
             "the notes' health"
         );
     }
-
-    /// Whether the index is damaged.
-    pub fn is_corrupted(&self) -> bool {
-        matches!(&self.index, IndexState::Broken(problem) if problem.code == ProblemCode::IndexCorrupted)
-    }
 }
 
 #[cfg(test)]

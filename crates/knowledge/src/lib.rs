@@ -23,7 +23,7 @@ pub mod search;
 pub mod sensitive;
 mod service;
 pub mod text;
-mod tools;
+pub mod tools;
 mod watcher;
 
 pub use toolyard_noteindex as index;

@@ -25,7 +25,9 @@ impl Scope {
         let small = std::fs::symlink_metadata(&path).is_ok_and(|m| m.is_file() && m.len() <= MAX_IGNORE_BYTES);
         if small && let Ok(text) = std::fs::read_to_string(&path) {
             for line in text.lines() {
-                let _ = builder.add_line(None, &nfc(line));
+                if let Err(error) = builder.add_line(None, &nfc(line)) {
+                    tracing::warn!(%error, line, "a line of the ignore file is no pattern and is left out");
+                }
             }
         }
         let folders = |list: &[String]| list.iter().map(|f| nfc(f.trim_matches('/')).into_owned()).collect();

@@ -21,7 +21,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     process::{Child, ChildStdin, ChildStdout, Command},
     sync::{Semaphore, mpsc},
-    task::JoinSet,
+    task::{JoinHandle, JoinSet},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -192,29 +192,7 @@ impl ScriptRunner {
             () = tokio::time::sleep_until(deadline) => Err(Cause::TimedOut(talk.limits.time_ms)),
             () = cancel.cancelled() => Err(Cause::Aborted),
         };
-        let outcome = match said {
-            Ok(Some(value)) => {
-                // A child that has said its result and does not end by itself is ended.
-                if tokio::time::timeout(EXIT_GRACE, child.wait()).await.is_err() {
-                    kill(&mut child);
-                }
-                Ok(value)
-            }
-            // The pipe closed without a result: the child is gone, or about to be.
-            Ok(None) => {
-                let status = match tokio::time::timeout(EXIT_GRACE, child.wait()).await {
-                    Ok(Ok(status)) => Some(status),
-                    _ => None,
-                };
-                kill(&mut child);
-                let stderr = tokio::time::timeout(EXIT_GRACE, errors).await.ok().and_then(Result::ok);
-                Err(died(status, &stderr.unwrap_or_default()))
-            }
-            Err(cause) => {
-                kill(&mut child);
-                Err(cause)
-            }
-        };
+        let outcome = end(&mut child, said, errors).await;
         if let Err(error) = child.wait().await {
             tracing::warn!(%error, "a script's process could not be waited for");
         }
@@ -448,6 +426,37 @@ async fn read_frame(stdout: &mut ChildStdout) -> std::io::Result<Option<Vec<u8>>
     let mut bytes = vec![0; frame_length(header)?];
     stdout.read_exact(&mut bytes).await?;
     Ok(Some(bytes))
+}
+
+/// What became of a script, from what its child said. The child has ended, or is killed.
+async fn end(
+    child: &mut Child,
+    said: Result<Option<Value>, Cause>,
+    errors: JoinHandle<String>,
+) -> Result<Value, Cause> {
+    match said {
+        Ok(Some(value)) => {
+            // A child that has said its result and does not end by itself is ended.
+            if tokio::time::timeout(EXIT_GRACE, child.wait()).await.is_err() {
+                kill(child);
+            }
+            Ok(value)
+        }
+        // The pipe closed without a result: the child is gone, or about to be.
+        Ok(None) => {
+            let status = match tokio::time::timeout(EXIT_GRACE, child.wait()).await {
+                Ok(Ok(status)) => Some(status),
+                _ => None,
+            };
+            kill(child);
+            let stderr = tokio::time::timeout(EXIT_GRACE, errors).await.ok().and_then(Result::ok);
+            Err(died(status, &stderr.unwrap_or_default()))
+        }
+        Err(cause) => {
+            kill(child);
+            Err(cause)
+        }
+    }
 }
 
 /// Keeps the beginning and reads the rest away, so that the child never waits for a reader.

@@ -126,11 +126,7 @@ fn from_failure(failure: Failure) -> RpcError {
 
 impl From<Refusal> for RpcError {
     fn from(refusal: Refusal) -> Self {
-        let error = RpcError::new("FORBIDDEN", refusal.message());
-        match refusal.details() {
-            Value::Object(details) => Self { details: Some(details), ..error },
-            _ => error,
-        }
+        Self { details: Some(refusal.details()), ..RpcError::new("FORBIDDEN", refusal.message()) }
     }
 }
 

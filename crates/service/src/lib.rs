@@ -7,7 +7,7 @@
 //! offered tools, approvals and bridged sessions. Nothing here opens a socket or knows a frame.
 
 mod approvals;
-mod bridge;
+pub mod bridge;
 pub mod devices;
 mod error;
 mod express;
@@ -39,7 +39,7 @@ pub use hub::{Hub, Unanswered, WeakHub};
 pub use list::EVENTS;
 pub use method::{AnyJson, Call, ClientRequest, EventSink, Handle, Lane, Method, NoParams, Reach, Role, Terms};
 pub use operate::ConfigAnswer;
-pub use registry::{Entry, Methods};
+pub use registry::{Definitions, Entry, MethodSchemas, Methods, SharedSchemas};
 pub use service::{LeftOutTool, PluginReport, ProcessInfo, Service};
 pub use settings::HubSettings;
 

@@ -1,10 +1,11 @@
 //! [`Methods`]: the one list of methods, with what answers each. A door answers no method that is not in it.
 
 use crate::{
-    Call, Handle, Hub, Lane, Method, MethodError, RpcError, Service, Terms, hub::Connection, list,
+    Call, Handle, Hub, Lane, Method, MethodError, Object, RpcError, Service, Terms, hub::Connection, list,
     method::ClientRequest, params, sessions::Key,
 };
-use schemars::generate::SchemaSettings;
+use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
+use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 use std::{
     collections::HashMap,
@@ -31,6 +32,7 @@ pub struct Entry {
     pub terms: Terms,
     params: fn() -> Value,
     answer: fn() -> Value,
+    shared: fn(&mut SharedSchemas) -> MethodSchemas,
     handler: Option<Arc<dyn Answers>>,
 }
 
@@ -51,6 +53,10 @@ impl Entry {
                 let settings = SchemaSettings::draft2020_12().for_serialize();
                 settings.into_generator().into_root_schema_for::<M::Answer>().to_value()
             },
+            shared: |all| MethodSchemas {
+                params: all.params.subschema_for::<M::Params>(),
+                answer: all.answers.subschema_for::<M::Answer>(),
+            },
             handler: None,
         }
     }
@@ -65,10 +71,56 @@ impl Entry {
         (self.answer)()
     }
 
+    /// The schemas of its parameters and answer, with their definitions among those of all methods.
+    pub fn schemas(&self, all: &mut SharedSchemas) -> MethodSchemas {
+        (self.shared)(all)
+    }
+
     /// The scope it needs, if any.
     pub fn scope(&self) -> Option<&'static str> {
         self.terms.demand.scope.map(authority::Scope::as_str)
     }
+}
+
+/// The schemas of one method.
+#[derive(Debug, Serialize)]
+pub struct MethodSchemas {
+    params: Schema,
+    answer: Schema,
+}
+
+/// The definitions that the schemas of several methods refer to. What is read and what is written are apart: a type can
+/// have a field that may be left out of parameters and is in every answer.
+#[derive(Debug)]
+pub struct SharedSchemas {
+    params: SchemaGenerator,
+    answers: SchemaGenerator,
+}
+
+impl Default for SharedSchemas {
+    fn default() -> Self {
+        let generator = |settings: SchemaSettings, path: &'static str| {
+            settings.with(|settings| settings.definitions_path = path.into()).into_generator()
+        };
+        Self {
+            params: generator(SchemaSettings::draft2020_12().for_deserialize(), "/$defs/params"),
+            answers: generator(SchemaSettings::draft2020_12().for_serialize(), "/$defs/answers"),
+        }
+    }
+}
+
+impl SharedSchemas {
+    /// The definitions of parameters and of answers.
+    pub fn into_definitions(mut self) -> Definitions {
+        Definitions { params: self.params.take_definitions(true), answers: self.answers.take_definitions(true) }
+    }
+}
+
+/// Definitions by their names.
+#[derive(Debug, Serialize)]
+pub struct Definitions {
+    params: Object,
+    answers: Object,
 }
 
 /// The one list of methods.

@@ -1,13 +1,13 @@
 //! Runs by method: listed, shown, exported, verified, taken up again, stopped.
 
 use crate::{
-    AnyJson, Call, Handle, Lane, MethodError, Service, Terms, methods, plans::end, proof::Verified, registry,
-    service::blocking,
+    Call, Handle, Lane, MethodError, Service, Terms, methods, plans::end, proof::Verified, registry, service::blocking,
 };
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_engine::{
+    SessionMessage,
     authority::{Approver, Power},
     plan::RunReport,
     record::Settlement,
@@ -150,7 +150,7 @@ pub struct Transcript {
     /// The run.
     pub run_id: RunId,
     /// The messages, in the form that models' interfaces know.
-    pub messages: Vec<AnyJson>,
+    pub messages: Vec<SessionMessage>,
 }
 
 /// What is verified: one run, a receipt, or everything.

@@ -115,7 +115,7 @@ pub(crate) fn apply(db: &Connection, numbers: &mut RunNumbers, op: &Op, me: Opti
 /// Sends the answer of a committed change (and of a synced one, if a sync was requested).
 pub(crate) fn keep(op: Op, pledge: Pledge) {
     fn answer<T>(reply: &Reply<T>, value: T) {
-        // Whoever asked may have gone; the change stands all the same.
+        // The caller may have gone away; the change is made in any case.
         drop(reply.send(Ok(value)));
     }
     match (op, pledge) {

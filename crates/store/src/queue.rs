@@ -340,6 +340,7 @@ impl Queue {
             queued.op.refuse(&error);
         }
         for (_, waiter) in waiters {
+            // Whoever asked may have gone.
             drop(waiter.send(Err(error.clone())));
         }
     }
@@ -421,6 +422,7 @@ impl Queue {
         }
         // Outside the lock, because the woken threads will take it.
         for (waiter, answer) in answers {
+            // Whoever asked may have gone; what was written stands.
             drop(waiter.send(answer));
         }
     }

@@ -7,6 +7,7 @@ use crate::{
     wiring::{Needs, Yard},
 };
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
 use std::sync::Arc;
 use toolyard_client::local::{LocalClient, unread};
 use toolyard_engine::Caller;
@@ -59,16 +60,27 @@ impl Backend {
         M::Params: Serialize,
         M::Answer: DeserializeOwned,
     {
+        let answer = self.call_raw::<M>(params, events).await?;
+        serde_json::from_str(answer.get()).map_err(|error| unread(M::NAME, &error))
+    }
+
+    /// Calls a method whose answer is another system's words, of which a command reads a part.
+    pub async fn call_raw<M: Method>(
+        &mut self,
+        params: &M::Params,
+        events: Option<EventSink>,
+    ) -> Result<Box<RawValue>, Failure>
+    where
+        M::Params: Serialize,
+    {
+        let params = serde_json::to_value(params)
+            .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the request cannot be written: {e}")))?;
         match self {
             Self::Here(yard) => {
                 let caller = Arc::new(Caller::cli(home::user_name()));
-                let params = serde_json::to_value(params).map_err(|e| {
-                    Failure::new(ErrorCode::InternalError, format!("the request cannot be written: {e}"))
-                })?;
-                let answer = yard.service.call(caller, M::NAME, params, events).await?;
-                serde_json::from_str(answer.get()).map_err(|error| unread(M::NAME, &error))
+                yard.service.call(caller, M::NAME, params, events).await
             }
-            Self::There(client) => client.call::<M>(params, events).await,
+            Self::There(client) => client.call_by_name(M::NAME, params, events).await,
         }
     }
 

@@ -1,5 +1,5 @@
-//! The methods about the context store. What they answer is in the words of the system whose store this is, so that it is
-//! passed on as it is.
+//! The methods about the context store. They answer in the words of the system whose store this is, with the types of
+//! `toolyard_context::wire`; `context.request` passes on what the store's HTTP interface answers, which has no one type.
 
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -27,15 +27,15 @@ methods! {
     /// Reports which tools and commands of the context store are enabled.
     FeatureGates = "openviking.feature.gates", Terms::read().everywhere(), NoParams => Gates;
     /// Runs a slash command of the context store.
-    ContextCommand = "context.command", Terms::run().everywhere().may_use(&[Power::HostPaths]), CommandParams => AnyJson;
+    ContextCommand = "context.command", Terms::run().everywhere().may_use(&[Power::HostPaths]), CommandParams => commands::Reply;
     /// Captures the messages of a turn.
-    ContextCapture = "context.capture", Terms::write().everywhere(), CaptureParams => AnyJson;
+    ContextCapture = "context.capture", Terms::write().everywhere(), CaptureParams => turns::Captured;
     /// Assembles the context for a model's turn.
-    ContextAssemble = "context.assemble", Terms::write().everywhere(), AssembleParams => AnyJson;
+    ContextAssemble = "context.assemble", Terms::write().everywhere(), AssembleParams => turns::Assembled;
     /// Archives the captured messages of a session.
-    ContextCompact = "context.compact", Terms::write().everywhere(), CompactParams => AnyJson;
+    ContextCompact = "context.compact", Terms::write().everywhere(), CompactParams => turns::Compacted;
     /// Imports a path of this machine.
-    ContextAdd = "context.add", Terms::administer().uses(&[Power::HostPaths]), AddParams => AnyJson;
+    ContextAdd = "context.add", Terms::administer().uses(&[Power::HostPaths]), AddParams => ImportShape;
     /// Sends a request to the context store's HTTP interface.
     ContextRequest = "context.request", Terms::administer(), RequestParams => AnyJson;
 }
@@ -124,7 +124,7 @@ pub struct CommandParams {
 }
 
 impl Handle<ContextCommand> for ContextMethods {
-    async fn handle(&self, call: &Call<'_>, params: CommandParams) -> Result<AnyJson, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: CommandParams) -> Result<commands::Reply, MethodError> {
         let caller = self.caller(call, params.session);
         let session = session_of(&caller, &self.0.ids);
         let (store, engine, text) = (self.0.store.clone(), self.0.engine.clone(), params.text);
@@ -144,7 +144,7 @@ impl Handle<ContextCommand> for ContextMethods {
             Ok(commands::run(&store, &session, &text, &call))
         })
         .await?;
-        Ok(answered.map(answer).transpose()?.ok_or_else(|| {
+        Ok(answered.ok_or_else(|| {
             let names: Vec<&str> = commands::COMMANDS.iter().map(|(name, _)| *name).collect();
             Failure::new(ErrorCode::NotFound, "there is no such command")
                 .suggest(format!("Use one of {}.", names.join(", ")))
@@ -164,13 +164,10 @@ pub struct CaptureParams {
 }
 
 impl Handle<ContextCapture> for ContextMethods {
-    async fn handle(&self, call: &Call<'_>, params: CaptureParams) -> Result<AnyJson, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: CaptureParams) -> Result<turns::Captured, MethodError> {
         let session = session_of(&self.caller(call, params.session), &self.0.ids);
         let store = self.0.store.clone();
-        let capture = move || {
-            let captured = turns::capture(&store, &session, &params.messages, params.token_budget);
-            captured.map_err(thrown).and_then(answer)
-        };
+        let capture = move || turns::capture(&store, &session, &params.messages, params.token_budget).map_err(thrown);
         Ok(blocking(capture).await?)
     }
 }
@@ -185,13 +182,11 @@ pub struct AssembleParams {
 }
 
 impl Handle<ContextAssemble> for ContextMethods {
-    async fn handle(&self, call: &Call<'_>, params: AssembleParams) -> Result<AnyJson, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: AssembleParams) -> Result<turns::Assembled, MethodError> {
         let session = session_of(&self.caller(call, params.session), &self.0.ids);
         let store = self.0.store.clone();
-        let assemble = move || {
-            let assembled = turns::assemble(&store, &session, params.prompt.as_deref(), params.token_budget);
-            assembled.map_err(thrown).and_then(answer)
-        };
+        let assemble =
+            move || turns::assemble(&store, &session, params.prompt.as_deref(), params.token_budget).map_err(thrown);
         Ok(blocking(assemble).await?)
     }
 }
@@ -204,10 +199,10 @@ pub struct CompactParams {
 }
 
 impl Handle<ContextCompact> for ContextMethods {
-    async fn handle(&self, call: &Call<'_>, params: CompactParams) -> Result<AnyJson, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: CompactParams) -> Result<turns::Compacted, MethodError> {
         let session = session_of(&self.caller(call, params.session), &self.0.ids);
         let store = self.0.store.clone();
-        Ok(blocking(move || turns::compact(&store, &session).map_err(thrown).and_then(answer)).await?)
+        Ok(blocking(move || turns::compact(&store, &session).map_err(thrown)).await?)
     }
 }
 
@@ -232,7 +227,7 @@ pub struct AddParams {
 }
 
 impl Handle<ContextAdd> for ContextMethods {
-    async fn handle(&self, _: &Call<'_>, params: AddParams) -> Result<AnyJson, MethodError> {
+    async fn handle(&self, _: &Call<'_>, params: AddParams) -> Result<ImportShape, MethodError> {
         let store = self.0.store.clone();
         let add = move || {
             let who = store.identity(None);
@@ -248,7 +243,7 @@ impl Handle<ContextAdd> for ContextMethods {
                 ..NewResource::default()
             };
             let added = store.account(&who).and_then(|account| store.import(&account, &who, &new));
-            answer(ImportShape::new(added.map_err(|error| thrown(error.into()))?, &who))
+            Ok(ImportShape::new(added.map_err(|error| thrown(error.into()))?, &who))
         };
         Ok(blocking(add).await?)
     }
@@ -299,6 +294,21 @@ impl Handle<ContextRequest> for ContextMethods {
     }
 }
 
+/// What a tool of the context store answers.
+#[derive(Deserialize)]
+struct ToolData {
+    #[serde(default)]
+    content: Vec<ToolText>,
+    #[serde(default)]
+    details: AnyJson,
+}
+
+#[derive(Deserialize)]
+struct ToolText {
+    #[serde(default)]
+    text: String,
+}
+
 /// Calls a tool for a command as any door does.
 async fn by_the_road(engine: &Engine, caller: &Arc<Caller>, tool: &str, args: Object) -> Result<Answer, String> {
     let request = CallRequest { tool: tool.to_owned(), args, ..CallRequest::default() };
@@ -306,15 +316,11 @@ async fn by_the_road(engine: &Engine, caller: &Arc<Caller>, tool: &str, args: Ob
     if let Some(error) = parts.error {
         return Err(error.message);
     }
-    let mut data = parts.data.unwrap_or_default();
-    let text = data.get("content").and_then(|content| content[0]["text"].as_str()).unwrap_or_default().to_owned();
-    Ok(Answer { text, details: data.remove("details").unwrap_or_default() })
-}
-
-/// A method's answer as JSON. One that cannot be written is a defect.
-fn answer(answer: impl Serialize) -> Result<AnyJson, Failure> {
-    serde_json::to_value(answer)
-        .map_err(|error| Failure::new(ErrorCode::InternalError, format!("the answer cannot be written: {error}")))
+    let data = Value::Object(parts.data.unwrap_or_default());
+    let data: ToolData =
+        serde_json::from_value(data).map_err(|e| format!("the answer of {tool} cannot be read: {e}"))?;
+    let text = data.content.into_iter().next().map(|content| content.text).unwrap_or_default();
+    Ok(Answer { text, details: data.details })
 }
 
 fn thrown(thrown: Thrown) -> Failure {

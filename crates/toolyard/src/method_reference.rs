@@ -6,7 +6,7 @@ use crate::{typescript, wiring};
 use serde::Serialize;
 use serde_json::Value;
 use std::{collections::BTreeMap, fmt::Write as _};
-use toolyard_service::{Entry, Methods};
+use toolyard_service::{Definitions, Entry, MethodSchemas, Methods, SharedSchemas};
 
 const HEAD: &str = "# Methods\n\n\
     <!-- Written by `make docs` from the list of methods in crates/service. -->\n\n\
@@ -14,11 +14,14 @@ const HEAD: &str = "# Methods\n\n\
     the local socket, which the command line uses. [schema/methods.schema.json](../../schema/methods.schema.json) has the JSON Schemas of\n\
     parameters and results, and [authority](authority.md) says who may call which method.\n";
 
-/// The schemas of one method.
+/// The schemas of all methods. Definitions stand once, however many methods refer to them.
 #[derive(Serialize)]
-struct MethodSchemas {
-    params: Value,
-    answer: Value,
+struct AllSchemas {
+    #[serde(rename = "$schema")]
+    dialect: &'static str,
+    methods: BTreeMap<&'static str, MethodSchemas>,
+    #[serde(rename = "$defs")]
+    definitions: Definitions,
 }
 
 /// The page, in Markdown.
@@ -38,12 +41,10 @@ pub fn page() -> String {
 
 /// The schemas of all methods, as one JSON document.
 pub fn schemas() -> serde_json::Result<String> {
-    let methods = wiring::all_methods();
-    let schemas: BTreeMap<&str, MethodSchemas> = methods
-        .iter()
-        .map(|entry| (entry.name, MethodSchemas { params: entry.params_schema(), answer: entry.answer_schema() }))
-        .collect();
-    serde_json::to_string_pretty(&schemas)
+    let mut shared = SharedSchemas::default();
+    let methods = wiring::all_methods().iter().map(|entry| (entry.name, entry.schemas(&mut shared))).collect();
+    let dialect = "https://json-schema.org/draft/2020-12/schema";
+    serde_json::to_string_pretty(&AllSchemas { dialect, methods, definitions: shared.into_definitions() })
 }
 
 /// The types of all methods, in TypeScript.

@@ -2,8 +2,8 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)] // the one place that prints
 
 use crate::cli::Global;
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::{io::IsTerminal, process::ExitCode};
 use toolyard_engine::redact::redactor;
 use toolyard_protocol::{ErrorCode, Failure};
@@ -70,23 +70,40 @@ pub fn note(text: &str) {
     eprintln!("{text}");
 }
 
+/// A failure as a command prints it with `--json`.
+#[derive(Serialize)]
+struct FailureAnswer<'a> {
+    error: &'a Failure,
+}
+
+/// The part of a failure's details that says what is wrong where.
+#[derive(Deserialize)]
+struct Details {
+    errors: Vec<Misfit>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Misfit {
+    path: String,
+    message: String,
+}
+
 /// Prints a failure and gives its exit code.
 pub fn failure(global: &Global, failure: &Failure) -> ExitCode {
     let failure = &redactor().failure(failure.clone());
     if global.json {
-        json(&json!({"error": failure}));
+        json(&FailureAnswer { error: failure });
     } else {
         let paint = Paint::stderr();
         eprintln!("{} {} [{}]", paint.red("error:"), failure.message, failure.code);
         if let Some(suggestion) = &failure.suggestion {
             eprintln!("{} {suggestion}", paint.bold("hint:"));
         }
-        for error in
-            failure.details.iter().filter_map(|d| d.get("errors")).filter_map(Value::as_array).flatten().take(20)
-        {
-            let place = error.get("path").and_then(Value::as_str).unwrap_or_default();
-            let message = error.get("message").and_then(Value::as_str).unwrap_or_default();
-            eprintln!("  {place}: {message}");
+        // Details are open; those of arguments that do not fit list where.
+        let details = failure.details.clone().map(Value::Object).unwrap_or_default();
+        for error in Details::deserialize(details).map(|details| details.errors).unwrap_or_default().iter().take(20) {
+            eprintln!("  {}: {}", error.path, error.message);
         }
     }
     ExitCode::from(code_of(failure.code))
@@ -112,7 +129,7 @@ pub fn usage_error(error: &clap::Error) -> ExitCode {
     if std::env::args_os().any(|a| a == "--json") {
         let text = error.render().to_string();
         let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        json(&json!({"error": Failure::new(ErrorCode::UsageError, message)}));
+        json(&FailureAnswer { error: &Failure::new(ErrorCode::UsageError, message) });
     } else {
         report(error.print());
     }

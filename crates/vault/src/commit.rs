@@ -380,7 +380,9 @@ fn rename_by_way_of(vault: &Vault, from: &VaultPath, via: &VaultPath, to: &Vault
     vault.dir.rename_new(from, via)?;
     vault.dir.rename_new(via, to).inspect_err(|_| {
         // Rather the old name than a hidden one.
-        let _ = vault.dir.rename_new(via, from);
+        if let Err(error) = vault.dir.rename_new(via, from) {
+            tracing::error!(%error, file = %via, "a renamed file has kept its hidden name");
+        }
     })
 }
 

@@ -184,7 +184,9 @@ impl RootDir {
         });
         if written.is_err() {
             // What could not be written whole must not stay behind; the first error is the one to report.
-            let _ = fs::unlinkat(&parent, path.name(), AtFlags::empty());
+            if let Err(error) = fs::unlinkat(&parent, path.name(), AtFlags::empty()) {
+                tracing::warn!(%error, file = %path, "a file that was not written whole could not be removed");
+            }
         }
         written
     }

@@ -61,7 +61,10 @@ impl Drop for StagingJournal {
     /// A clean end: every staged file became its target or was removed by its owner.
     fn drop(&mut self) {
         if self.file.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
-            let _ = std::fs::remove_file(self.own());
+            let file = self.own();
+            if let Err(error) = std::fs::remove_file(&file) {
+                tracing::warn!(%error, file = %file.display(), "the list of staged files could not be removed");
+            }
         }
     }
 }
@@ -83,7 +86,9 @@ impl Vault {
                     removed += 1;
                 }
             }
-            let _ = std::fs::remove_file(&journal);
+            if let Err(error) = std::fs::remove_file(&journal) {
+                tracing::warn!(%error, file = %journal.display(), "a list of staged files could not be removed");
+            }
         }
         if removed > 0 {
             tracing::info!(removed, "removed staged files that an interrupted process left behind");

@@ -3,7 +3,7 @@
 
 use crate::{
     change::MoveRole,
-    commit::{Commit, Step},
+    commit::{Commit, KeptRecord, Step},
 };
 use serde_json::{Map, Value, json};
 use toolyard_engine::{Intent, InverseCall};
@@ -103,24 +103,24 @@ fn undo_step(step: &Step, effects: &Effects, calls: &mut Vec<InverseCall>) -> Re
             if effects.deleted.iter().any(|d| d.path == path.as_str()) {
                 let kept =
                     kept.as_ref().ok_or_else(|| format!("{path} was removed for good and was too much to keep"))?;
-                for folder in &kept.folders {
-                    calls.push(call(
-                        "vault.ensureFolder",
-                        json!({"path": folder}),
-                        format!("Make folder {folder} again"),
-                    ));
-                }
-                for (file, blob) in &kept.files {
-                    calls.push(call(
-                        "vault.restoreFile",
-                        json!({"path": file, "blob": blob, "expectAbsent": true}),
-                        format!("Restore {file}"),
-                    ));
-                }
+                calls.extend(put_back(kept));
             }
         }
     }
     Ok(())
+}
+
+/// Makes what was removed again: its folders, then its files.
+fn put_back(kept: &KeptRecord) -> impl Iterator<Item = InverseCall> {
+    let folders = kept
+        .folders
+        .iter()
+        .map(|folder| call("vault.ensureFolder", json!({"path": folder}), format!("Make folder {folder} again")));
+    let files = kept.files.iter().map(|(file, blob)| {
+        let args = json!({"path": file, "blob": blob, "expectAbsent": true});
+        call("vault.restoreFile", args, format!("Restore {file}"))
+    });
+    folders.chain(files)
 }
 
 fn call(tool: &str, args: Value, preview: String) -> InverseCall {

@@ -146,7 +146,7 @@ impl<W: AsyncWrite + Unpin> Driver<W> {
                 Output::Frame(text) => {
                     if let Some(link) = &self.link {
                         // A connection that ends meanwhile says so by itself.
-                        let _ = link.outgoing.send(text);
+                        drop(link.outgoing.send(text));
                     }
                 }
                 Output::Hangup => self.link = None,

@@ -1,6 +1,7 @@
 //! The plugin's MCP messages: server information, the reply tool, and results. Revision 2025-11-25, because the
 //! stateless revision does not support notifications without a request.
 
+use crate::frames::OutboundMessage;
 use serde_json::{Map, Value, json};
 
 /// The revision spoken when the client asks for one that is not known.
@@ -109,6 +110,36 @@ pub(super) fn notification(method: &str, params: Option<Value>) -> String {
         map.insert("params".to_owned(), params);
     }
     Value::Object(map).to_string()
+}
+
+/// The arguments of the reply tool.
+pub(super) fn reply(call_id: &str, args: &Map<String, Value>) -> Result<OutboundMessage, String> {
+    let text = |key: &str| match args.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone()).filter(|t| !t.is_empty())),
+        Some(_) => Err(format!("reply: {key} must be a string")),
+    };
+    let needed = |key: &str| text(key)?.ok_or_else(|| format!("reply: {key} is missing"));
+    let files = match args.get("files") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(items)) => items
+            .iter()
+            .map(|item| item.as_str().map(str::to_owned).ok_or_else(|| "reply: files must hold strings".to_owned()))
+            .collect::<Result<_, _>>()?,
+        Some(_) => return Err("reply: files must be a list".to_owned()),
+    };
+    if let Some(other) = args.keys().find(|key| !["chat_id", "text", "reply_to", "files"].contains(&key.as_str())) {
+        let shown: String = other.chars().take(80).collect();
+        return Err(format!("reply: {shown} is not known; there are chat_id, text, reply_to and files"));
+    }
+    Ok(OutboundMessage {
+        call_id: call_id.to_owned(),
+        chat_id: needed("chat_id")?,
+        text: needed("text")?,
+        reply_to: text("reply_to")?,
+        files,
+        permission: None,
+    })
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ pub use mcp::{REPLY, REVISION};
 pub use meta::flatten;
 
 use crate::{
-    frames::{self, FromPlugin, FromServer, HEARTBEAT_MS, Hello, InboundMessage, OutboundMessage, Question, close},
+    frames::{self, FromPlugin, FromServer, HEARTBEAT_MS, Hello, InboundMessage, Question, close},
     server::MAX_QUESTIONS,
     verdict,
 };
@@ -508,7 +508,7 @@ impl Plugin {
         self.next_call += 1;
         let call_id = format!("tc_{}_{}", self.identity.pid, self.next_call);
         let (frame, within) = if name == REPLY {
-            match reply(&call_id, &args) {
+            match mcp::reply(&call_id, &args) {
                 Ok(message) => (FromPlugin::OutboundMessage(message), REPLY_WITHIN_MS),
                 Err(why) => return out.push(Output::Line(mcp::response(&id, mcp::failure(&why)))),
             }
@@ -575,33 +575,4 @@ fn tell(message: InboundMessage, out: &mut Vec<Output>) {
     let params = json!({"content": message.content, "meta": flatten(&message.meta)});
     out.push(Output::Line(mcp::notification("notifications/claude/channel", Some(params))));
     out.push(ack(message.request_id));
-}
-
-fn reply(call_id: &str, args: &Map<String, Value>) -> Result<OutboundMessage, String> {
-    let text = |key: &str| match args.get(key) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone()).filter(|t| !t.is_empty())),
-        Some(_) => Err(format!("reply: {key} must be a string")),
-    };
-    let needed = |key: &str| text(key)?.ok_or_else(|| format!("reply: {key} is missing"));
-    let files = match args.get("files") {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::Array(items)) => items
-            .iter()
-            .map(|item| item.as_str().map(str::to_owned).ok_or_else(|| "reply: files must hold strings".to_owned()))
-            .collect::<Result<_, _>>()?,
-        Some(_) => return Err("reply: files must be a list".to_owned()),
-    };
-    if let Some(other) = args.keys().find(|key| !["chat_id", "text", "reply_to", "files"].contains(&key.as_str())) {
-        let shown: String = other.chars().take(80).collect();
-        return Err(format!("reply: {shown} is not known; there are chat_id, text, reply_to and files"));
-    }
-    Ok(OutboundMessage {
-        call_id: call_id.to_owned(),
-        chat_id: needed("chat_id")?,
-        text: needed("text")?,
-        reply_to: text("reply_to")?,
-        files,
-        permission: None,
-    })
 }

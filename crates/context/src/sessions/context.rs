@@ -10,6 +10,7 @@ use crate::{
         uri::Identity,
     },
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::{
     collections::HashSet,
@@ -104,7 +105,7 @@ pub struct ArchiveAbstract {
 }
 
 /// How much of a session a context holds.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContextStats {
     /// Archives that there are,

@@ -254,11 +254,6 @@ impl Place {
             _ => Some(&self.names[at + 1]),
         }
     }
-
-    /// Whether a memory may be deleted by `memory_forget` here.
-    pub fn is_memory(&self) -> bool {
-        self.kind() == Kind::Memory && self.names.iter().any(|name| name == "memories")
-    }
 }
 
 impl fmt::Display for Place {
@@ -345,6 +340,6 @@ mod tests {
         assert_eq!(place("viking://~/peers/p/memories/entities/a.md").category(), Some("entities"));
         assert_eq!(place("viking://agent/skills/a").kind(), Kind::Skill);
         assert_eq!(place("viking://~/resources/a").kind(), Kind::Resource);
-        assert!(!place("viking://resources/memories/a.md").is_memory());
+        assert_eq!(place("viking://resources/memories/a.md").kind(), Kind::Resource);
     }
 }

@@ -8,6 +8,7 @@ use crate::{
         tools::{Answer, Session},
     },
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -119,7 +120,7 @@ impl Line {
 pub type CallTool<'a> = &'a dyn Fn(&str, Map<String, Value>) -> Result<Answer, String>;
 
 /// What a command answers.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Reply {
     /// For a person.
     pub text: String,

@@ -1,11 +1,12 @@
 //! [`Compat`]: what OpenViking's clients expect to see and this store does not have.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Fields that OpenViking's clients read in answers and that stand for features which this store does not have: queues,
 /// locks, token accounting, rewriting of questions. Their values never change and nothing here reads them. Each answer
 /// that needs some of them flattens one of these, made by the constructor that is named after the answer.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Compat {
     /// The queues behind a request. Here everything is done before the answer, so nothing waits in one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,11 +101,11 @@ pub(crate) struct Compat {
 }
 
 /// An object without fields.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Empty {}
 
 /// A queue that is empty.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Queue {
     processed: usize,
     requeue_count: u64,
@@ -113,7 +114,7 @@ struct Queue {
 }
 
 /// The queues that OpenViking's server reports.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Queues {
     #[serde(rename = "Semantic")]
     semantic: Queue,
@@ -129,7 +130,7 @@ impl Queues {
     }
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 struct TokenUsage {
     prompt_tokens: u64,
     completion_tokens: u64,
@@ -138,29 +139,29 @@ struct TokenUsage {
     reasoning_tokens: u64,
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 struct EmbeddingUsage {
     total_tokens: u64,
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 struct MemoryExtraction {
     events: EventTags,
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 struct EventTags {
     tags: [&'static str; 0],
 }
 
 /// What an import took.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Telemetry {
     id: String,
     summary: TelemetrySummary,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct TelemetrySummary {
     operation: &'static str,
     status: &'static str,
@@ -168,18 +169,18 @@ struct TelemetrySummary {
     resource: TelemetryResource,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct TelemetryResource {
     total: TelemetryTotal,
     flags: TelemetryFlags,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct TelemetryTotal {
     duration_ms: f64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct TelemetryFlags {
     wait: bool,
     build_index: bool,
@@ -187,34 +188,34 @@ struct TelemetryFlags {
     watch_enabled: bool,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Usage {
     tokens: UsageTokens,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct UsageTokens {
     total: u64,
     embedding: Total,
     stages: UsageStages,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct UsageStages {
     embed_resource: UsageStage,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct UsageStage {
     embedding: Total,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Total {
     total: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Vectors {
     scanned: usize,
     written: usize,
@@ -223,7 +224,7 @@ struct Vectors {
     batches: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Fill {
     floor_tokens: u64,
     overview_upgrades: u64,
@@ -231,7 +232,7 @@ struct Fill {
     spare_upgrades: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Dedup {
     turns: u64,
     status: &'static str,
@@ -240,7 +241,7 @@ struct Dedup {
 }
 
 /// The parts of OpenViking's server that its readiness names. The files and the index of this store are one part.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Checks {
     agfs: FileSystem,
     vectordb: &'static str,
@@ -249,13 +250,13 @@ struct Checks {
     ollama: &'static str,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct FileSystem {
     status: &'static str,
     checks: FileSystemChecks,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct FileSystemChecks {
     filesystem: &'static str,
 }

@@ -14,6 +14,7 @@ use crate::{
         tools::{self, Call, Session, Thrown},
     },
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -82,7 +83,7 @@ impl TurnMessage {
 const BYPASSED: &str = "session_bypassed";
 
 /// What was kept of a turn.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Captured {
     captured: usize,
@@ -137,7 +138,7 @@ fn no_session() -> Thrown {
 }
 
 /// A message as models take it.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 enum Turn {
     /// What was said.
@@ -150,7 +151,7 @@ enum Turn {
     Result { role: &'static str, tool_call_id: String, content: String, is_error: bool },
 }
 
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
 struct ToolCall {
     id: String,
     name: String,
@@ -158,7 +159,7 @@ struct ToolCall {
 }
 
 /// What a model should see.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Assembled {
     reason: &'static str,
@@ -279,7 +280,7 @@ fn tool_turns(tool: &ToolPart) -> [Turn; 2] {
 }
 
 /// What became of a session that was to be compacted.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Compacted {
     ok: bool,
     compacted: bool,
@@ -288,7 +289,7 @@ pub struct Compacted {
     result: Option<Compaction>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Compaction {
     summary: String,
@@ -298,7 +299,7 @@ struct Compaction {
     details: CompactionDetails,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct CompactionDetails {
     archive_uri: String,

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-use toolyard_protocol::{CallId, Failure, ResultStatus, RunId, RunStatus, StepId, ToolResult};
+use toolyard_protocol::{CallId, Failure, PolicySnapshot, ResultStatus, RunId, RunStatus, StepId, ToolResult};
 
 /// A direct call.
 #[derive(Debug, Clone, Default)]
@@ -183,8 +183,8 @@ impl Engine {
             plan: None,
             plan_hash: None,
             policy_hash: scope.policy.hash().to_owned(),
-            policy: None,
-            policy_blob: Some(policy_blob),
+            policy: policy_blob.is_none().then(|| PolicySnapshot::clone(scope.policy.snapshot())),
+            policy_blob,
             registry_version: scope.tools.snapshot.version().to_owned(),
             executor_version: crate::EXECUTOR_VERSION.to_owned(),
             planner_version: None,

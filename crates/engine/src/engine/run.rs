@@ -81,17 +81,22 @@ impl Engine {
 
     /// Single calls share one copy of their policy, kept by content. Until a run that carries it has ended (and so has
     /// been handed to the store) every run carries it: one that still waits for a person has stored nothing.
-    pub(super) fn policy_blob(&self, scope: &RunScope) -> String {
+    /// `None` where it cannot be written: then the run's first record carries it.
+    pub(super) fn policy_blob(&self, scope: &RunScope) -> Option<String> {
         if scope.previews.is_none()
             && let Some(sha256) = lock(&self.inner.stored_policies).get(scope.policy.hash())
         {
-            return sha256.clone();
+            return Some(sha256.clone());
         }
-        let blob = crate::Blob::new(serde_json::to_vec(&**scope.policy.snapshot()).unwrap_or_default());
+        let bytes = serde_json::to_vec(&**scope.policy.snapshot())
+            .inspect_err(|error| tracing::error!(%error, run = %scope.run_id, "a policy cannot be kept apart"))
+            .ok()?;
+        let blob = crate::Blob::new(bytes);
         let sha256 = blob.sha256.clone();
         scope.recorder.push_blobs([blob]);
-        let _ = scope.policy_blob.set(sha256.clone());
-        sha256
+        // A run has one policy: what was set before is the same.
+        scope.policy_blob.get_or_init(|| sha256.clone());
+        Some(sha256)
     }
 
     pub(crate) fn row(

@@ -7,12 +7,12 @@ use super::{
 };
 use crate::{
     CallContext, Engine, NestedCalls, Progress, Reconciled,
+    facts::{self, RecoveredFacts},
     record::{CallRecord, NoteRecord, OutcomeRecord, Record, ResultRecord},
     scope::RunScope,
     store::{Durability, Position},
     view,
 };
-use serde_json::{Map, Value};
 use std::sync::Arc;
 use toolyard_protocol::{ErrorCode, EventLevel, Failure, ResultStatus};
 
@@ -75,7 +75,7 @@ fn note_recovery(engine: &Engine, scope: &RunScope, record: &CallRecord, what: &
         message: format!("The process died during {}. {what}", record.tool),
         call_id: Some(record.call_id),
         step_id: Some(record.step_id.clone()),
-        payload: Map::from_iter([("recovered".to_owned(), Value::Bool(true))]),
+        payload: facts::payload(&RecoveredFacts { recovered: true }),
     }));
 }
 

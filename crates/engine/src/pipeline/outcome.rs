@@ -3,6 +3,7 @@
 use super::{Settled, StepCall};
 use crate::{
     Blob, Engine, Failed, Output,
+    facts::{self, Externalized},
     record::{INLINE_BYTES, OutcomeRecord, Record, RefusedRecord, ResultRecord},
     redact::redactor,
     scope::RunScope,
@@ -136,9 +137,9 @@ pub(crate) fn hand_over_by_reference(
     if bytes as u64 <= max_output {
         return None;
     }
-    let reference = json!({"externalized": true, "ref": format!("blob:sha256:{sha256}"), "bytes": bytes});
+    let reference = Externalized { externalized: true, reference: format!("blob:sha256:{sha256}"), bytes };
     let mut parts = result.clone().into_parts();
-    let whole = parts.data.replace(reference.as_object().cloned().unwrap_or_default());
+    let whole = parts.data.replace(facts::payload(&reference));
     *result = ToolResult::or_internal_error(parts);
     whole
 }

@@ -51,7 +51,7 @@ impl CheckReport {
         let more = if self.errors.len() > 1 { format!(" (and {} more)", self.errors.len() - 1) } else { String::new() };
         Some(
             Failure::new(code, format!("the plan cannot be run: {}{more}", first.message))
-                .detail("errors", serde_json::to_value(&self.errors).unwrap_or_default())
+                .detail("errors", crate::facts::written(&self.errors))
                 .retryable(false),
         )
     }
@@ -77,7 +77,10 @@ pub struct Issue {
 pub fn check(plan: &ActionPlan, tools: &Snapshot, policy: &EffectivePolicy) -> (CheckReport, Option<CompiledPlan>) {
     let shared = Arc::new(plan.clone());
     let mut checker = Checker { plan, shared: &shared, tools, policy, errors: Vec::new(), warnings: Vec::new() };
-    let plan_hash = canonical::hash(plan).unwrap_or_default();
+    let plan_hash = canonical::hash(plan).unwrap_or_else(|error| {
+        checker.error("schema", String::new(), None, format!("the plan has no hash: {error}"));
+        String::new()
+    });
     let compiled = checker.run();
     let summary = summary::summarise(plan, tools);
     let report = CheckReport {
@@ -115,7 +118,7 @@ struct Checker<'a> {
     warnings: Vec<Issue>,
 }
 
-impl Checker<'_> {
+impl<'a> Checker<'a> {
     fn error(&mut self, kind: &'static str, path: String, step: Option<&Step>, message: String) {
         if self.errors.len() < 100 {
             self.errors.push(Issue { kind: kind.into(), path, step: step.map(|s| s.id.to_string()), message });
@@ -140,20 +143,7 @@ impl Checker<'_> {
             );
             return None;
         }
-        let mut positions: HashMap<&str, usize> = HashMap::new();
-        for (i, step) in steps.iter().enumerate() {
-            if positions.insert(step.id.as_str(), i).is_some() {
-                self.error("schema", format!("/steps/{i}/id"), Some(step), format!("two steps are called {}", step.id));
-            }
-        }
-        let mut vars: HashMap<String, String> = HashMap::new();
-        for (i, step) in steps.iter().enumerate() {
-            if let Some(name) = &step.capture_as
-                && vars.insert(name.clone(), step.id.to_string()).is_some()
-            {
-                self.error("schema", format!("/steps/{i}/captureAs"), Some(step), format!("two steps capture {name}"));
-            }
-        }
+        let (positions, vars) = self.names();
         let entries: Vec<Option<Arc<ToolEntry>>> =
             steps.iter().enumerate().map(|(i, step)| self.look_up(i, step)).collect();
         self.check_risk(&entries);
@@ -210,18 +200,43 @@ impl Checker<'_> {
             });
         }
         if let Err(cycle) = topological_order(&edges) {
-            let mut names: Vec<&str> = cycle.iter().map(|&i| steps[i].id.as_str()).collect();
-            names.extend(cycle.first().map(|&i| steps[i].id.as_str()));
-            let at = cycle.first().copied().unwrap_or_default();
-            self.error(
-                "dependency",
-                format!("/steps/{at}"),
-                steps.get(at),
-                format!("steps depend on each other in a circle: {}", names.join(" -> ")),
-            );
+            self.tell_cycle(&cycle);
             return None;
         }
         self.errors.is_empty().then_some((compiled, vars))
+    }
+
+    /// The steps by their ids, and which step captures which name.
+    fn names(&mut self) -> (HashMap<&'a str, usize>, HashMap<String, String>) {
+        let steps = &self.plan.steps;
+        let mut positions: HashMap<&str, usize> = HashMap::new();
+        for (i, step) in steps.iter().enumerate() {
+            if positions.insert(step.id.as_str(), i).is_some() {
+                self.error("schema", format!("/steps/{i}/id"), Some(step), format!("two steps are called {}", step.id));
+            }
+        }
+        let mut vars: HashMap<String, String> = HashMap::new();
+        for (i, step) in steps.iter().enumerate() {
+            if let Some(name) = &step.capture_as
+                && vars.insert(name.clone(), step.id.to_string()).is_some()
+            {
+                self.error("schema", format!("/steps/{i}/captureAs"), Some(step), format!("two steps capture {name}"));
+            }
+        }
+        (positions, vars)
+    }
+
+    fn tell_cycle(&mut self, cycle: &[usize]) {
+        let steps = &self.plan.steps;
+        let mut names: Vec<&str> = cycle.iter().map(|&i| steps[i].id.as_str()).collect();
+        names.extend(cycle.first().map(|&i| steps[i].id.as_str()));
+        let at = cycle.first().copied().unwrap_or_default();
+        self.error(
+            "dependency",
+            format!("/steps/{at}"),
+            steps.get(at),
+            format!("steps depend on each other in a circle: {}", names.join(" -> ")),
+        );
     }
 
     fn retry_of(&self, step: &Step) -> RetryPolicy {

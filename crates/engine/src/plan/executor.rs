@@ -1,10 +1,10 @@
 //! Runs a plan: carries out the scheduler's actions through the pipeline, and keeps the steps' outputs.
 //!
-//! `drive` is the main loop. The submodules compute the arguments of a call ([`arguments`]), look it up in the record
-//! ([`recorded`]), make it ([`dispatch`]), apply its result ([`outcome`]), and handle steps that repeat ([`loops`]).
+//! `drive` is the main loop, `act` carries out one action, `dispatch` makes a call. The submodules compute the arguments of a
+//! call ([`arguments`]), look it up in the record ([`recorded`]), apply its result ([`outcome`]), and handle steps that
+//! repeat ([`loops`]).
 
 mod arguments;
-mod dispatch;
 mod loops;
 mod outcome;
 mod recorded;
@@ -18,10 +18,10 @@ use super::{
 };
 use crate::{
     Engine,
-    pipeline::Settled,
-    record::{CancelRecord, PausedRecord, Record},
+    pipeline::{self, Settled},
+    record::{CancelRecord, PausedRecord, Record, RetryRecord},
     scope::RunScope,
-    store::Position,
+    store::{Durability, Position},
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde_json::{Map, Value};
@@ -95,6 +95,48 @@ async fn until(moment: Option<Instant>) {
     }
 }
 
+/// What is under way while a plan is driven.
+struct Drive {
+    scheduler: Scheduler,
+    actions: VecDeque<Action>,
+    calls: FuturesUnordered<Work>,
+    /// Calls with effects that others run beside: on tasks of their own, so that one is prepared while another's record
+    /// reaches the disk, on whichever core is free.
+    tasks: FuturesUnordered<Task>,
+    timers: FuturesUnordered<Work>,
+    cut_off: CancellationToken,
+    cancelled: bool,
+    /// Set when the engine shuts down: until then, calls under way may end by themselves.
+    give_up: Option<Instant>,
+}
+
+impl Drive {
+    fn new(mut scheduler: Scheduler) -> Self {
+        Self {
+            actions: scheduler.apply(Event::Start).into(),
+            scheduler,
+            calls: FuturesUnordered::new(),
+            tasks: FuturesUnordered::new(),
+            timers: FuturesUnordered::new(),
+            cut_off: CancellationToken::new(),
+            cancelled: false,
+            give_up: None,
+        }
+    }
+
+    fn apply(&mut self, event: Event) {
+        self.actions.extend(self.scheduler.apply(event));
+    }
+
+    /// Drops what is under way. It has no result, just as after a crash, and is settled the same way when the run is taken
+    /// up again. So nobody may be left who would record one when told to stop.
+    async fn cut_off(&mut self) {
+        self.calls.clear();
+        self.cut_off.cancel();
+        while self.tasks.next().await.is_some() {}
+    }
+}
+
 /// Runs one plan.
 pub(super) struct Executor {
     pub(super) engine: Engine,
@@ -159,7 +201,7 @@ impl Executor {
         let ids = self.plan.steps.iter().map(|s| s.step().id.clone()).collect();
         let shapes = self.plan.steps.iter().map(|s| s.shape.clone()).collect();
         let max_concurrency = if self.mode == Mode::Live { self.scope.limits().max_concurrency } else { 1 };
-        let mut scheduler = match Scheduler::new(self.scope.run_id, ids, shapes, max_concurrency) {
+        let scheduler = match Scheduler::new(self.scope.run_id, ids, shapes, max_concurrency) {
             Ok(scheduler) => scheduler,
             Err(_) => {
                 return Ended::Broken(Failure::new(
@@ -170,113 +212,181 @@ impl Executor {
         };
         let run_deadline = tokio::time::sleep(Duration::from_millis(self.scope.limits().max_run_ms));
         tokio::pin!(run_deadline);
-        let mut calls: FuturesUnordered<Work> = FuturesUnordered::new();
-        // Calls with effects that others run beside: on tasks of their own, so that one is prepared while another's record
-        // reaches the disk, on whichever core is free.
-        let mut tasks: FuturesUnordered<Task> = FuturesUnordered::new();
-        let cut_off = CancellationToken::new();
-        let mut timers: FuturesUnordered<Work> = FuturesUnordered::new();
-        let mut actions: VecDeque<Action> = scheduler.apply(Event::Start).into();
-        let mut cancelled = false;
-        // Set when the engine shuts down: until then, calls under way may end by themselves.
-        let mut give_up: Option<Instant> = None;
+        let mut on = Drive::new(scheduler);
         loop {
-            while let Some(action) = actions.pop_front() {
-                match action {
-                    Action::Done(end) => return self.finish(end),
-                    Action::Ended { step, state } => self.step_ended(step, state),
-                    Action::Expand { step } => {
-                        let event = self.expand(step);
-                        actions.extend(scheduler.apply(event));
-                    }
-                    Action::Wait { step, index, attempt, delay_ms } => {
-                        let delay = self.delay(step, index, attempt, delay_ms);
-                        timers.push(Box::pin(async move {
-                            tokio::time::sleep(delay).await;
-                            Finished::Timer { step, index }
-                        }));
-                    }
-                    Action::Call { step, index, attempt } if give_up.is_none() => {
-                        match self.recorded(step, index, attempt).await {
-                            Ok(Some(settled)) => {
-                                if let Some(by) = self.aborted_by.take() {
-                                    cancelled = true;
-                                    actions.extend(self.cancel(&mut scheduler, &by, "a call in doubt was given up"));
-                                }
-                                let event = self.settled(step, index, settled);
-                                if !cancelled && is_cancelled(&event) {
-                                    // Recorded as stopped before the process died: the run is, too.
-                                    cancelled = true;
-                                    actions.extend(self.cancel(&mut scheduler, "a request", "cancelled"));
-                                }
-                                actions.extend(scheduler.apply(event));
-                            }
-                            Ok(None) => {
-                                let is_alone = calls.is_empty() && tasks.is_empty() && actions.is_empty();
-                                let work = self.dispatch(step, index, attempt, is_alone);
-                                if is_alone || !self.plan.steps[step].side_effects || self.mode != Mode::Live {
-                                    calls.push(work);
-                                } else {
-                                    tasks.push(task(work, cut_off.clone()));
-                                }
-                            }
-                            Err(ended) => return ended,
-                        }
-                    }
-                    Action::Call { .. } => {}
+            while let Some(action) = on.actions.pop_front() {
+                if let Some(ended) = self.act(&mut on, action).await {
+                    return ended;
                 }
             }
-            if give_up.is_some() && calls.is_empty() && tasks.is_empty() {
+            if on.give_up.is_some() && on.calls.is_empty() && on.tasks.is_empty() {
                 return Ended::Interrupted;
             }
-            tokio::select! {
+            let finished = tokio::select! {
                 biased;
                 // Stops come first: in a run of calls that end at once they would otherwise never be seen, and a call that
                 // ended because the run was stopped must not count as its step's own failure.
-                () = self.scope.cancel.cancelled(), if !cancelled => {
-                    cancelled = true;
-                    actions.extend(self.cancel(&mut scheduler, "a request", "cancelled"));
+                () = self.scope.cancel.cancelled(), if !on.cancelled => {
+                    self.cancel(&mut on, "a request", "cancelled");
+                    None
                 }
-                () = self.engine.shutdown_token().cancelled(), if give_up.is_none() && self.mode == Mode::Live => {
+                () = self.engine.shutdown_token().cancelled(), if on.give_up.is_none() && self.mode == Mode::Live => {
                     // Waits need not be sat out: they are recorded with the time at which they end.
-                    timers.clear();
-                    give_up = Some(Instant::now() + self.engine.options().grace / 2);
+                    on.timers.clear();
+                    on.give_up = Some(Instant::now() + self.engine.options().grace / 2);
+                    None
                 }
-                () = until(give_up), if give_up.is_some() => {
-                    // What is cut off here has no result, just as after a crash, and is settled the same way when the
-                    // run is taken up again. So nobody may be left who would record one when told to stop.
-                    calls.clear();
-                    cut_off.cancel();
-                    while tasks.next().await.is_some() {}
+                () = until(on.give_up), if on.give_up.is_some() => {
+                    on.cut_off().await;
                     self.scope.cancel.cancel();
                     return Ended::Interrupted;
                 }
-                () = &mut run_deadline, if !cancelled => {
-                    cancelled = true;
+                () = &mut run_deadline, if !on.cancelled => {
                     self.scope.cancel.cancel();
                     let limit = self.scope.limits().max_run_ms;
                     let reason = format!("the run took longer than maxRunMs = {limit}");
                     let failure = Failure::new(ErrorCode::LimitExceeded, reason.clone());
                     self.stopped = Some(failure.detail("limit", "maxRunMs").detail("value", limit).retryable(false));
-                    actions.extend(self.cancel(&mut scheduler, "the policy", &reason));
+                    self.cancel(&mut on, "the policy", &reason);
+                    None
                 }
-                finished = calls.next(), if !calls.is_empty() => {
-                    if let Some(event) = finished.map(|f| self.take_in(f)) {
-                        actions.extend(scheduler.apply(event));
-                    }
-                }
-                finished = tasks.next(), if !tasks.is_empty() => {
-                    if let Some(event) = finished.flatten().map(|f| self.take_in(f)) {
-                        actions.extend(scheduler.apply(event));
-                    }
-                }
-                finished = timers.next(), if give_up.is_none() && !timers.is_empty() => {
-                    if let Some(event) = finished.map(|f| self.take_in(f)) {
-                        actions.extend(scheduler.apply(event));
-                    }
-                }
+                finished = on.calls.next(), if !on.calls.is_empty() => finished,
+                finished = on.tasks.next(), if !on.tasks.is_empty() => finished.flatten(),
+                finished = on.timers.next(), if on.give_up.is_none() && !on.timers.is_empty() => finished,
+            };
+            if let Some(finished) = finished {
+                let event = self.take_in(finished);
+                on.apply(event);
             }
         }
+    }
+
+    /// Carries out what the scheduler decided. Answers how the run ended, if that ends it.
+    async fn act(&mut self, on: &mut Drive, action: Action) -> Option<Ended> {
+        match action {
+            Action::Done(end) => return Some(self.finish(end)),
+            Action::Ended { step, state } => self.step_ended(step, state),
+            Action::Expand { step } => {
+                let event = self.expand(step);
+                on.apply(event);
+            }
+            Action::Wait { step, index, attempt, delay_ms } => {
+                let delay = self.delay(step, index, attempt, delay_ms);
+                on.timers.push(Box::pin(async move {
+                    tokio::time::sleep(delay).await;
+                    Finished::Timer { step, index }
+                }));
+            }
+            Action::Call { step, index, attempt } if on.give_up.is_none() => {
+                match self.recorded(step, index, attempt).await {
+                    Ok(Some(settled)) => {
+                        if let Some(by) = self.aborted_by.take() {
+                            self.cancel(on, &by, "a call in doubt was given up");
+                        }
+                        let event = self.settled(step, index, settled);
+                        if !on.cancelled && is_cancelled(&event) {
+                            // Recorded as stopped before the process died: the run is, too.
+                            self.cancel(on, "a request", "cancelled");
+                        }
+                        on.apply(event);
+                    }
+                    Ok(None) => {
+                        let is_alone = on.calls.is_empty() && on.tasks.is_empty() && on.actions.is_empty();
+                        let work = self.dispatch(step, index, attempt, is_alone);
+                        if is_alone || !self.plan.steps[step].side_effects || self.mode != Mode::Live {
+                            on.calls.push(work);
+                        } else {
+                            on.tasks.push(task(work, on.cut_off.clone()));
+                        }
+                    }
+                    Err(ended) => return Some(ended),
+                }
+            }
+            Action::Call { .. } => {}
+        }
+        None
+    }
+
+    /// The future that makes a call.
+    fn dispatch(&mut self, step: usize, index: u32, attempt: u32, is_alone: bool) -> Work {
+        let plan = self.plan.clone();
+        let compiled = &plan.steps[step];
+        let iteration = self.iteration(compiled, step, index);
+        let key: CallKey = (compiled.step().id.clone(), iteration.as_ref().map(|i| i.index), attempt);
+        let recovered = self.memo.as_ref().and_then(|m| m.pending.get(&key)).map(|c| c.call_id);
+        let args = match self.resolve(compiled, iteration.as_ref()) {
+            Ok(args) => args,
+            Err(failure) => {
+                let call = self.step_call(compiled, iteration, attempt, Map::new());
+                let settled = if self.mode == Mode::DryRun && self.depends_on_unpredictable(compiled) {
+                    pipeline::skip(
+                        &self.engine,
+                        &self.scope,
+                        &call,
+                        format!("Cannot be predicted: {}", failure.message),
+                    )
+                } else {
+                    let call_id = CallId::from_uuid(self.engine.clock().new_id());
+                    pipeline::refuse(&self.engine, &self.scope, call_id, &call, failure)
+                };
+                return Box::pin(async move { Finished::Call { step, index, settled } });
+            }
+        };
+        let mut call = self.step_call(compiled, iteration, attempt, args);
+        call.recovered = recovered;
+        call.is_alone = is_alone;
+        // A call without effects of its own makes no sync; if it depends on an effect, that effect's result must be
+        // durable first. A call with effects syncs anyway, and everything before it with it.
+        let wait_for = if compiled.side_effects {
+            None
+        } else {
+            compiled.shape.depends_on.iter().filter_map(|&d| self.barriers[d]).max()
+        };
+        let (engine, scope) = (self.engine.clone(), self.scope.clone());
+        Box::pin(async move {
+            if let Some(position) = wait_for
+                && let Err(error) = scope.recorder.durable(position).await
+            {
+                let call_id = CallId::from_uuid(engine.clock().new_id());
+                let settled = pipeline::refuse(&engine, &scope, call_id, &call, error.into());
+                return Finished::Call { step, index, settled };
+            }
+            let settled = pipeline::run_call(&engine, &scope, call).await;
+            Finished::Call { step, index, settled }
+        })
+    }
+
+    /// How long to wait before another try: less after a restart, nothing when the try is recorded already.
+    fn delay(&mut self, step: usize, index: u32, attempt: u32, delay_ms: u64) -> Duration {
+        let compiled = &self.plan.steps[step];
+        let position = compiled.step().foreach.as_ref().map(|_| u64::from(index));
+        let key: CallKey = (compiled.step().id.clone(), position, attempt);
+        let now = self.engine.clock().now();
+        if self.imported.contains_key(&key) {
+            return Duration::ZERO;
+        }
+        if let Some(memo) = &self.memo {
+            if memo.results.contains_key(&key) || memo.pending.contains_key(&key) || self.mode == Mode::Replay {
+                return Duration::ZERO;
+            }
+            if let Some(due) = memo.retries.get(&key) {
+                return Duration::from_micros((due.as_microsecond() - now.as_microsecond()).max(0) as u64);
+            }
+        }
+        let delay = Duration::from_millis(delay_ms.min(self.scope.limits().max_retry_delay_ms));
+        let due = now.checked_add(delay).unwrap_or(now);
+        self.scope.recorder.push(&Record::Retry(RetryRecord {
+            step_id: key.0,
+            index: position,
+            attempt,
+            due,
+            at: now,
+        }));
+        // Nothing else may be recorded until the wait is over, and a crash must not begin it anew.
+        if let Err(error) = self.scope.recorder.flush(Durability::Ride) {
+            tracing::error!(%error, "a retry could not be recorded");
+        }
+        delay
     }
 
     fn take_in(&mut self, finished: Finished) -> Event {
@@ -286,7 +396,7 @@ impl Executor {
         }
     }
 
-    fn cancel(&mut self, scheduler: &mut Scheduler, by: &str, reason: &str) -> Vec<Action> {
+    fn cancel(&mut self, on: &mut Drive, by: &str, reason: &str) {
         if self.mode == Mode::Live && self.memo.as_ref().is_none_or(|m| !m.cancelled) {
             let at = self.engine.clock().now();
             self.scope.recorder.push(&Record::Cancel(CancelRecord {
@@ -295,7 +405,8 @@ impl Executor {
                 reason: reason.to_owned(),
             }));
         }
-        scheduler.apply(Event::Cancel)
+        on.cancelled = true;
+        on.apply(Event::Cancel);
     }
 
     fn finish(&mut self, end: RunEnd) -> Ended {

@@ -11,12 +11,12 @@ use crate::scope::RunScope;
 use crate::{
     Engine, Recorder, Store,
     authority::Approver,
-    chain::{UNSIGNED_KEY, UnsignedRecords},
+    chain::UnsignedRecords,
+    facts::{self, UnsignedFacts},
     pipeline::{self, Reconciliation},
     record::{Confirmed, NoteRecord, Record, SettledRecord, Settlement},
     store::{Batch, Durability, LeftBehind, RunKind, RunRow, StoreError},
 };
-use serde_json::{Map, json};
 use std::{collections::HashSet, ops::ControlFlow, sync::Arc};
 use tokio_util::sync::CancellationToken;
 use toolyard_protocol::{
@@ -252,7 +252,7 @@ impl Engine {
             message: format!("Records {from} to {to} carried no signature when the run was taken up again."),
             call_id: None,
             step_id: None,
-            payload: Map::from_iter([(UNSIGNED_KEY.to_owned(), json!(unsigned))]),
+            payload: facts::payload(&UnsignedFacts { unsigned_records: unsigned }),
         }
     }
 
@@ -295,7 +295,8 @@ impl Engine {
         let (bytes, deletes) = memo.used();
         scope.usage.restore(bytes, deletes);
         if let Some(confirmation) = &memo.confirmation {
-            let _ = scope.confirmation.set(confirmation.confirmation_id);
+            // The scope is new: nobody else has set it.
+            scope.confirmation.get_or_init(|| confirmation.confirmation_id);
         }
         if let Some(by) = approved_by.filter(|_| !same_policy || !confirmed) {
             let id = *scope.confirmation.get_or_init(|| ConfirmationId::from_uuid(self.clock().new_id()));

@@ -5,7 +5,9 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use toolyard_protocol::{Effects, Failure, PlanOutputs, ResultStatus, RunId, RunStatus, Step, StepId, ToolResult};
+use toolyard_protocol::{
+    Effects, ErrorCode, Failure, PlanOutputs, ResultStatus, RunId, RunStatus, Step, StepId, ToolResult, canonical,
+};
 
 /// A run's outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -166,4 +168,18 @@ fn lines(effects: &Effects) -> Vec<String> {
     let deleted = effects.deleted.iter().map(|d| format!("delete {}", d.path));
     let renamed = effects.renamed.iter().map(|r| format!("rename {} -> {}", r.from, r.to));
     created.chain(modified).chain(deleted).chain(renamed).collect()
+}
+/// What a preview's hash is of.
+#[derive(Serialize)]
+struct Previewed<'a> {
+    diff: &'a str,
+    effects: &'a Effects,
+    steps: Vec<(&'a StepId, Option<ResultStatus>)>,
+}
+
+/// The hash of everything that a person who approves a preview has seen.
+pub(super) fn preview_hash(diff: &str, effects: &Effects, steps: &[StepReport]) -> Result<String, Failure> {
+    let steps = steps.iter().map(|step| (&step.id, step.status)).collect();
+    canonical::hash(&Previewed { diff, effects, steps })
+        .map_err(|error| Failure::new(ErrorCode::InternalError, format!("the preview has no hash: {error}")))
 }

@@ -4,13 +4,14 @@ use super::{
     check::{self, CheckReport, CompiledPlan},
     executor::{Ended, Executor, Mode},
     memo::{CallKey, Memo},
-    report::{Deviation, RunReport, StepReport},
+    report::{self, Deviation, RunReport, StepReport},
     scheduler::RunEnd,
 };
 use crate::{
     Caller, Engine,
     approvals::{Answer, ApprovalRequest},
     authority::Approver,
+    facts::{self, DeviationFacts},
     record::{ConfirmationRequested, Confirmed, NoteRecord, Record, RunStarted},
     scope::RunScope,
     store::{Durability, RunKind},
@@ -18,7 +19,7 @@ use crate::{
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
@@ -27,7 +28,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 use toolyard_protocol::{
     ActionPlan, ApprovedVia, Confirmation, ConfirmationDecision, ConfirmationId, Effects, ErrorCode, EventLevel,
-    Failure, RunId, RunStatus, StepId, ToolResult, canonical,
+    Failure, RunId, RunStatus, StepId, ToolResult,
 };
 
 /// A person's approval of a run, or how to get one.
@@ -270,10 +271,8 @@ impl Engine {
         let diff = scope.previews.as_ref().map(crate::scope::Previews::diff).unwrap_or_default();
         let steps: Vec<StepReport> =
             executor.reports.iter().map(|r| StepReport { duration_ms: None, ..r.clone() }).collect();
-        let outcomes: Vec<Value> = steps.iter().map(|s| json!([s.id, s.status])).collect();
         let effects = executor.effects.clone();
-        let preview_hash =
-            canonical::hash(&json!({"diff": diff, "effects": effects, "steps": outcomes})).unwrap_or_default();
+        let preview_hash = report::preview_hash(&diff, &effects, &steps)?;
         Ok(DryRunReport { status, plan_hash, policy_hash, preview_hash, steps, effects, diff, error })
     }
 
@@ -445,14 +444,13 @@ impl StartedRun {
             _ => None,
         };
         if let Some(deviation) = &deviation {
-            let payload = json!({"deviation": deviation});
             scope.recorder.push(&Record::Note(NoteRecord {
                 at: self.engine.clock().now(),
                 level: EventLevel::Warn,
                 message: "What happened differs from the preview that was approved".to_owned(),
                 call_id: None,
                 step_id: None,
-                payload: payload.as_object().cloned().unwrap_or_default(),
+                payload: facts::payload(&DeviationFacts { deviation }),
             }));
         }
         let ended_at = if status == RunStatus::Paused {

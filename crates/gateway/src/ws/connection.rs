@@ -186,7 +186,8 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         Err(refusal) => {
             gateway.hub().metrics().refused(refusal.code());
             let (close, message) = (refusal.close, refusal.error.message.clone());
-            let _ = socket.send(Message::text(frame::response(&id, &Err(refusal.error)))).await;
+            // A client that has gone needs no reason; the close says the same.
+            drop(socket.send(Message::text(frame::response(&id, &Err(refusal.error)))).await);
             Err(End::Close(close, message))
         }
     }
@@ -384,7 +385,8 @@ async fn write(sink: &mut (impl Sink<Message, Error = Error> + Unpin), mut outgo
                 }
                 Out::Ping => Message::ping(""),
                 Out::Close(code, reason) => {
-                    let _ = tokio::time::timeout(GOODBYE, sink.flush()).await;
+                    // The connection ends here: a peer that takes nothing more misses the rest.
+                    drop(tokio::time::timeout(GOODBYE, sink.flush()).await);
                     return End::Close(code, reason);
                 }
             };
@@ -421,24 +423,27 @@ async fn close<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S
     }
     let code = CloseCode::try_from(code).unwrap_or(CloseCode::NORMAL_CLOSURE);
     let message = Message::close(Some(code), &reason[..cut]);
-    let _ = tokio::time::timeout(GOODBYE, async {
+    let goodbye = async {
         if socket.send(message).await.is_ok() {
             // Until the peer has said goodbye as well.
             while let Some(Ok(_)) = socket.next().await {}
         }
-    })
-    .await;
+    };
+    if tokio::time::timeout(GOODBYE, goodbye).await.is_err() {
+        tracing::debug!("a client did not say goodbye in time");
+    }
 }
 
 /// Reads what the peer still sends: closing with unread bytes would reset the connection, and the peer might never
 /// see why it was closed.
 pub(crate) async fn drain<S: AsyncRead + AsyncWrite + Unpin>(mut socket: WebSocketStream<S>) {
-    let _ = tokio::time::timeout(DRAIN, async {
-        // Lets a close frame that is queued inside go out.
-        let _ = socket.next().await;
-        let _ = socket.flush().await;
+    let drained = async {
+        // Lets a close frame that is queued inside go out. The peer may have gone at any of these steps; reading to its end
+        // is right in each case.
+        drop(socket.next().await);
+        drop(socket.flush().await);
         let inner = socket.get_mut();
-        let _ = tokio::io::AsyncWriteExt::shutdown(inner).await;
+        drop(tokio::io::AsyncWriteExt::shutdown(inner).await);
         let mut scrap = vec![0u8; 16 << 10];
         let mut read = 0;
         while let Ok(n) = inner.read(&mut scrap).await {
@@ -447,6 +452,8 @@ pub(crate) async fn drain<S: AsyncRead + AsyncWrite + Unpin>(mut socket: WebSock
                 return;
             }
         }
-    })
-    .await;
+    };
+    if tokio::time::timeout(DRAIN, drained).await.is_err() {
+        tracing::debug!("a client kept its connection open; it is dropped");
+    }
 }

@@ -192,7 +192,7 @@ async fn every_method_with_every_scope_is_refused_or_answered_as_it_declares() {
             match authority::decide(&agent(scopes), &known.terms.demand) {
                 Err(refusal) => {
                     assert_eq!(missing(&answer), ("FORBIDDEN", refusal.message().as_str()), "{name} {scopes:?}");
-                    assert_eq!(answer["error"]["details"], refusal.details(), "{name} {scopes:?}");
+                    assert_eq!(answer["error"]["details"], Value::Object(refusal.details()), "{name} {scopes:?}");
                 }
                 Ok(()) => {
                     let said = answer["error"]["message"].as_str().unwrap_or_default();

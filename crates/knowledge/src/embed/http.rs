@@ -68,7 +68,7 @@ impl Server {
             )));
         }
         // The client takes the process's provider of cryptography; where one is set already it stays.
-        let _ = ring::default_provider().install_default();
+        drop(ring::default_provider().install_default());
         // Notes must not take a detour: neither a proxy nor a redirect may choose where they go.
         let mut builder = Client::builder()
             .no_proxy()
@@ -94,6 +94,7 @@ impl Server {
         let mut shown = self.base.clone();
         shown.set_query(None);
         shown.set_fragment(None);
+        // An address that cannot have a user has none to hide.
         let _ = shown.set_username("");
         let _ = shown.set_password(None);
         shown.as_str().trim_end_matches('/').to_owned()

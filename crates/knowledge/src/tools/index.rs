@@ -1,6 +1,8 @@
 //! `obsidian_rag_index`: brings the index up to date, in the background.
+// A comment on these types is a description in a schema that models read, so not every field has one.
+#![allow(missing_docs)]
 
-use super::{Args, Call, Tool, answer, parse, writes};
+use super::{Args, Call, NotesTool, Tool, answer, parse, writes};
 use crate::{
     envelope::{Health, Problem, ProblemCode},
     indexer::{FileProblem, Job, JobMode, JobState, Started},
@@ -22,9 +24,9 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
 /// What to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Mode {
+pub enum Mode {
     /// The first index; later, looks at the content of every note.
     Full,
     /// Only what changed (default).
@@ -37,46 +39,55 @@ enum Mode {
     Cancel,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Input {
+pub struct Input {
     /// "full" for the first index, "sync" for what changed since, "reindex" to build it anew, "rollback" to return to
     /// the version before, "cancel" to stop the job that runs.
-    mode: Mode,
+    pub mode: Mode,
     /// Wait up to this many milliseconds for the job, and not longer than the call's timeout allows; without it the
     /// answer comes at once.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 300_000))]
-    wait_ms: Option<u64>,
+    pub wait_ms: Option<u64>,
 }
 
-#[derive(Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Data {
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Data {
     /// Poll obsidian_rag_status with this job_id until the state of its job is not running.
-    job_id: Option<String>,
+    pub job_id: Option<String>,
     /// running, done, cancelled, failed or interrupted; "rolled-back" after a rollback.
-    state: String,
+    pub state: String,
     /// Whether this call started the job; false when another one was running already.
-    started: bool,
+    pub started: bool,
     /// Notes indexed so far.
-    indexed_files: u64,
+    pub indexed_files: u64,
     /// Notes that are gone since.
-    removed_files: u64,
+    pub removed_files: u64,
     /// Chunks in the index when done.
-    total_chunks: u64,
+    pub total_chunks: u64,
     /// Chunks that had to be embedded.
-    embedded_chunks: u64,
+    pub embedded_chunks: u64,
     /// How long it has taken so far.
-    duration_ms: u64,
+    pub duration_ms: u64,
     /// Trouble with single notes; the others are indexed all the same.
-    errors: Vec<FileProblem>,
+    pub errors: Vec<FileProblem>,
     /// Number of notes with problems.
-    error_count: u64,
+    pub error_count: u64,
+}
+
+/// The tool `obsidian_rag_index`.
+pub struct Index;
+
+impl NotesTool for Index {
+    const NAME: &'static str = "obsidian_rag_index";
+    type Input = Input;
+    type Data = Data;
 }
 
 pub(super) const TOOL: Tool = Tool {
-    name: "obsidian_rag_index",
+    name: Index::NAME,
     define: || {
         writes::<Input, Data>("Index notes", "Brings the index of the user's notes up to date. Runs in the background: the answer comes at once with a \
                   job_id, and obsidian_rag_status tells how far it is. Use mode sync, or full when there is no index yet; \
@@ -166,7 +177,7 @@ async fn tell(call: &Call<'_>, job: Job, started: bool) -> Result<Output, Failur
 fn data(job: &Job, total_chunks: u64, started: bool) -> Data {
     Data {
         job_id: Some(job.id.clone()),
-        state: serde_json::to_value(job.state).ok().and_then(|s| s.as_str().map(str::to_owned)).unwrap_or_default(),
+        state: job.state.as_str().to_owned(),
         started,
         indexed_files: job.indexed_files,
         removed_files: job.removed_files,

@@ -1,10 +1,10 @@
 //! The four tools, one file each, with the arguments (whose comments are the descriptions that models read), the data
 //! and the implementation.
 
-mod index;
+pub mod index;
 mod memory_store;
-mod search;
-mod status;
+pub mod search;
+pub mod status;
 
 use crate::{
     envelope::{Envelope, Health, Meta, Problem},
@@ -30,6 +30,16 @@ const MAX_TIMEOUT_MS: u64 = 600_000;
 const _: () = assert!(crate::embed::LONGEST_WAIT.as_millis() * 3 / 2 < TIMEOUT_MS as u128);
 
 pub(crate) type Args = Map<String, Value>;
+
+/// A tool as its callers in Rust see it: what it is called with, and what data its [`Envelope`] carries.
+pub trait NotesTool {
+    /// The tool's name.
+    const NAME: &'static str;
+    /// What it is called with.
+    type Input: Serialize;
+    /// What its envelope carries.
+    type Data: Serialize + DeserializeOwned;
+}
 
 /// The context of a tool call.
 pub(crate) struct Call<'a> {

@@ -1,6 +1,8 @@
 //! `obsidian_rag_search`: searches the notes.
+// A comment on these types is a description in a schema that models read, so not every field has one.
+#![allow(missing_docs)]
 
-use super::{Args, Call, Tool, answer, parse, reads};
+use super::{Args, Call, NotesTool, Tool, answer, parse, reads};
 use crate::{
     envelope::{Health, Problem},
     facts::Fact,
@@ -25,130 +27,139 @@ const MAX_QUERY_CHARS: usize = 2_000;
 /// A suggested fact's value is cut to this.
 const MAX_SUGGESTION_CHARS: usize = 300;
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Input {
+pub struct Input {
     /// What to look for, in any language: a question, a phrase or a few words.
     #[schemars(length(min = 1, max = 2000))]
-    query: String,
+    pub query: String,
     /// At most this many results (default 5).
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 50))]
-    max_results: Option<usize>,
+    pub max_results: Option<usize>,
     /// Only notes in these folders (or these notes), from the vault's root: ["Projects", "Journal/2024"].
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 100))]
-    directory_filter: Option<Vec<String>>,
+    pub directory_filter: Option<Vec<String>>,
     /// Only notes of these days, both included. A note without a date counts by when it was last changed.
-    #[serde(default)]
-    date_range: Option<DateRange>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub date_range: Option<DateRange>,
     /// Only notes with at least one of these tags or a tag below it, without the hash.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 100))]
-    tags: Option<Vec<String>>,
+    pub tags: Option<Vec<String>>,
     /// Set it once the user has agreed to see results that were withheld as sensitive.
-    #[serde(default)]
-    confirm_sensitive: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm_sensitive: Option<bool>,
     /// Say how each score came about.
-    #[serde(default)]
-    explain: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explain: Option<bool>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct DateRange {
+pub struct DateRange {
     /// First day (ISO 8601).
-    #[serde(default)]
-    from: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
     /// Last day (ISO 8601).
-    #[serde(default)]
-    to: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
 }
 
 /// Whether a result is a note or a remembered fact.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Kind {
+pub enum Kind {
     Note,
     Memory,
 }
 
-#[derive(Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct ResultItem {
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct ResultItem {
     /// The chunk's plain text; code is left out.
-    chunk_text: String,
+    pub chunk_text: String,
     /// 0 to 1; comparable within one answer.
-    score: f64,
+    pub score: f64,
     /// The note, from the vault's root.
-    source_file: String,
+    pub source_file: String,
     /// The headings it stands under.
-    section: Option<String>,
+    pub section: Option<String>,
     /// The note's date.
-    date: Option<String>,
+    pub date: Option<String>,
     /// The note's tags.
-    tags: Vec<String>,
+    pub tags: Vec<String>,
     /// Which chunk of the note, from 0.
-    chunk_index: u32,
+    pub chunk_index: u32,
     /// A note, or a fact that was stored with obsidian_rag_memory_store.
-    kind: Kind,
+    pub kind: Kind,
     /// The note's title.
-    title: String,
+    pub title: String,
     /// The part that shows why it was found; may show code.
-    snippet: String,
+    pub snippet: String,
     /// The chunk's bytes in the note: [first, after the last].
-    byte_range: Option<[u64; 2]>,
+    pub byte_range: Option<[u64; 2]>,
     /// How the score came about.
     #[serde(skip_serializing_if = "Option::is_none")]
-    explain: Option<Explanation>,
+    pub explain: Option<Explanation>,
 }
 
-#[derive(Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Explanation {
-    full_text: Part,
-    vector: Part,
-    links: Part,
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Explanation {
+    pub full_text: Part,
+    pub vector: Part,
+    pub links: Part,
     /// The terms of the question that the chunk has, as they are counted.
-    matched_terms: Vec<String>,
+    pub matched_terms: Vec<String>,
     /// Those of them that the question repeats: each counts as often as the question has it.
-    repeated_terms: Vec<String>,
+    pub repeated_terms: Vec<String>,
 }
 
 /// One part of a score: the score is the sum of `part * weight`.
-#[derive(Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Part {
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Part {
     /// As measured: BM25, cosine, or the note's share of links.
-    raw: Option<f64>,
+    pub raw: Option<f64>,
     /// 0 to 1 within this answer.
-    part: f64,
-    weight: f64,
+    pub part: f64,
+    pub weight: f64,
 }
 
-#[derive(Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Data {
-    results: Vec<ResultItem>,
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Data {
+    pub results: Vec<ResultItem>,
     /// Whether any result touches on health, money, relations, commitments or secrets.
-    sensitive_detected: bool,
+    pub sensitive_detected: bool,
     /// A fact worth remembering, for obsidian_rag_memory_store once the user agrees.
     #[serde(skip_serializing_if = "Option::is_none")]
-    memory_suggestion: Option<Suggestion>,
+    pub memory_suggestion: Option<Suggestion>,
     /// Number of results that are withheld until the user confirms.
-    withheld_count: usize,
+    pub withheld_count: usize,
 }
 
-#[derive(Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Suggestion {
-    key: String,
-    value: String,
-    source: String,
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Suggestion {
+    pub key: String,
+    pub value: String,
+    pub source: String,
+}
+
+/// The tool `obsidian_rag_search`.
+pub struct Search;
+
+impl NotesTool for Search {
+    const NAME: &'static str = "obsidian_rag_search";
+    type Input = Input;
+    type Data = Data;
 }
 
 pub(super) const TOOL: Tool = Tool {
-    name: "obsidian_rag_search",
+    name: Search::NAME,
     define: || {
         reads::<Input, Data>(
             "Search notes",

@@ -1,6 +1,8 @@
 //! `obsidian_rag_status`: the health of the index and the state of each note.
+// A comment on these types is a description in a schema that models read, so not every field has one.
+#![allow(missing_docs)]
 
-use super::{Args, Call, Tool, answer, index::wait_for, parse, reads};
+use super::{Args, Call, NotesTool, Tool, answer, index::wait_for, parse, reads};
 use crate::{
     envelope::Health,
     index::FileState,
@@ -19,27 +21,32 @@ const DEFAULT_FILES: usize = 100;
 /// and at most.
 const MAX_FILES: usize = 1_000;
 
-#[derive(Default, Deserialize, JsonSchema)]
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-struct Input {
+pub struct Input {
     /// List files in this state too, with the reason: "indexed", "empty", "skipped", "failed", or "all".
-    files: Option<FileFilter>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<FileFilter>,
     /// At most this many files (default 100).
     #[schemars(range(min = 1, max = 1000))]
-    limit: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
     /// Leave out this many files first: the next page.
-    offset: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offset: Option<usize>,
     /// Tell about this job too, the one that runs or one of the last: the job_id of obsidian_rag_index.
     #[schemars(length(max = 64))]
-    job_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<String>,
     /// Wait up to this many milliseconds for the end of that job, and not longer than the call's timeout allows.
     #[schemars(range(min = 0, max = 300_000))]
-    wait_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<u64>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum FileFilter {
+pub enum FileFilter {
     Indexed,
     Empty,
     Skipped,
@@ -47,105 +54,114 @@ enum FileFilter {
     All,
 }
 
-#[derive(Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Data {
-    plugin_health: Health,
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Data {
+    pub plugin_health: Health,
     /// Notes that can be found.
-    total_docs: u64,
+    pub total_docs: u64,
     /// Their chunks.
-    total_chunks: u64,
+    pub total_chunks: u64,
     /// When the index last equalled the vault (ISO 8601).
-    last_sync: Option<String>,
+    pub last_sync: Option<String>,
     /// Notes that are new or changed since.
-    unindexed_files: u64,
+    pub unindexed_files: u64,
     /// Whether an Ollama server answers, used or not.
-    ollama_status: &'static str,
+    pub ollama_status: String,
     /// The job that runs.
-    active_job: Option<ActiveJob>,
+    pub active_job: Option<ActiveJob>,
     /// The last job that ended, and how.
-    last_job: Option<Job>,
+    pub last_job: Option<Job>,
     /// The job of job_id; null without one, and when it is not known any more.
-    job: Option<Job>,
-    index: Option<IndexData>,
-    embedder: EmbedderData,
+    pub job: Option<Job>,
+    pub index: Option<IndexData>,
+    pub embedder: EmbedderData,
     /// Files by what became of them.
-    files: FileCounts,
+    pub files: FileCounts,
     /// Number of stored facts.
-    facts: u64,
+    pub facts: u64,
     /// The files that were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    file_list: Option<FileList>,
+    pub file_list: Option<FileList>,
 }
 
-#[derive(Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct ActiveJob {
-    id: String,
-    mode: JobMode,
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct ActiveJob {
+    pub id: String,
+    pub mode: JobMode,
     /// 0 to 1.
-    progress: f64,
-    done_files: u64,
-    total_files: u64,
+    pub progress: f64,
+    pub done_files: u64,
+    pub total_files: u64,
 }
 
-#[derive(Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct IndexData {
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct IndexData {
     /// The table's version.
-    version: String,
+    pub version: String,
     /// Counts complete versions.
-    generation: u64,
-    completed_at: String,
+    pub generation: u64,
+    pub completed_at: String,
     /// Complete versions that are kept, the current one included.
-    versions_kept: u64,
-    embedder: String,
-    dimensions: usize,
+    pub versions_kept: u64,
+    pub embedder: String,
+    pub dimensions: usize,
     /// Whether all vectors are in memory and searched exactly.
-    vectors_in_memory: bool,
+    pub vectors_in_memory: bool,
 }
 
-#[derive(Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct EmbedderData {
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct EmbedderData {
     /// What is configured; empty for full text only, or when it cannot be asked.
-    id: String,
+    pub id: String,
     /// up, down, or none for full text only.
-    status: &'static str,
+    pub status: String,
 }
 
-#[derive(Default, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct FileCounts {
-    indexed: u64,
-    empty: u64,
-    skipped: u64,
-    failed: u64,
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct FileCounts {
+    pub indexed: u64,
+    pub empty: u64,
+    pub skipped: u64,
+    pub failed: u64,
     /// Chunks that wait for a vector.
-    unembedded_chunks: u64,
+    pub unembedded_chunks: u64,
 }
 
-#[derive(Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct FileList {
-    total: usize,
-    offset: usize,
-    files: Vec<FileData>,
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct FileList {
+    pub total: usize,
+    pub offset: usize,
+    pub files: Vec<FileData>,
 }
 
-#[derive(Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct FileData {
-    path: String,
-    state: &'static str,
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct FileData {
+    pub path: String,
+    pub state: String,
     /// Why it was left out, or what is missing.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    reason: String,
-    chunks: u32,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    pub chunks: u32,
+}
+
+/// The tool `obsidian_rag_status`.
+pub struct Status;
+
+impl NotesTool for Status {
+    const NAME: &'static str = "obsidian_rag_status";
+    type Input = Input;
+    type Data = Data;
 }
 
 pub(super) const TOOL: Tool = Tool {
-    name: "obsidian_rag_status",
+    name: Status::NAME,
     define: || {
         reads::<Input, Data>(
             "Notes status",
@@ -204,9 +220,9 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
         None => None,
     };
     let embedder = match knowledge.embedder_info().await {
-        None => EmbedderData { id: String::new(), status: "none" },
-        Some(Ok(info)) => EmbedderData { id: info.id, status: "up" },
-        Some(Err(_)) => EmbedderData { id: String::new(), status: "down" },
+        None => EmbedderData { id: String::new(), status: "none".to_owned() },
+        Some(Ok(info)) => EmbedderData { id: info.id, status: "up".to_owned() },
+        Some(Err(_)) => EmbedderData { id: String::new(), status: "down".to_owned() },
     };
     let meta = knowledge.meta(call.started, library.as_deref(), 0);
     let data = Data {
@@ -215,7 +231,7 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
         total_chunks: library.as_ref().map_or(0, |library| library.info().chunks),
         last_sync: last_sync(record.last_sync, library.as_ref().map(|l| l.info().completed_at)),
         unindexed_files: unindexed,
-        ollama_status: if ollama_up { "up" } else { "down" },
+        ollama_status: (if ollama_up { "up" } else { "down" }).to_owned(),
         active_job,
         last_job: record.last_ended().cloned(),
         job,
@@ -256,7 +272,7 @@ fn list(call: &Call<'_>, files: &[crate::index::FileRow], wanted: FileFilter, in
     let limit = input.limit.unwrap_or(DEFAULT_FILES).min(MAX_FILES);
     let page = found.iter().skip(offset).take(limit).map(|file| FileData {
         path: file.path.clone(),
-        state: file.state.as_str(),
+        state: file.state.as_str().to_owned(),
         reason: file.reason.clone(),
         chunks: file.chunks,
     });

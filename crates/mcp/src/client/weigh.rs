@@ -157,12 +157,7 @@ impl Upstream {
             offers.tools.push((name, kept));
             entries.push(entry);
         }
-        for missing in self.terms.iter().flat_map(|terms| &terms.expected) {
-            if !seen.tools.iter().any(|tool| name_of(tool) == Some(missing)) {
-                let reason = "declared in contracts.tools, but the plugin did not register it".to_owned();
-                offers.left_out.push(LeftOut { tool: missing.clone(), reason });
-            }
-        }
+        offers.left_out.extend(self.missing(&seen));
         if pins != before || is_first {
             memory.keep_pins(&self.name, &pins)?;
         }
@@ -174,6 +169,14 @@ impl Upstream {
         offers.tools.shrink_to_fit();
         *lock(&self.offers) = offers;
         Ok(entries)
+    }
+
+    /// Tools that a plugin declares and does not have.
+    fn missing(&self, seen: &ServerCatalog) -> Vec<LeftOut> {
+        let declared = self.terms.iter().flat_map(|terms| &terms.expected);
+        let missing = declared.filter(|name| !seen.tools.iter().any(|tool| name_of(tool) == Some(*name)));
+        let reason = "declared in contracts.tools, but the plugin did not register it";
+        missing.map(|name| LeftOut { tool: name.clone(), reason: reason.to_owned() }).collect()
     }
 
     /// Whether a tool must be withheld until a person approves it. Stores its hash if no approval is needed.

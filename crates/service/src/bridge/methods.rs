@@ -61,23 +61,37 @@ fn not_open(session: &str) -> RpcError {
 }
 
 /// Which session is opened, and for whom.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OpenParams {
-    session_key: Text,
-    agent_id: Option<Text>,
+    /// The session.
+    pub session_key: Text,
+    /// The session's agent, where the key does not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<Text>,
+    /// The channel that messages come from.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 200))]
-    source_channel: Option<Text>,
+    pub source_channel: Option<Text>,
+    /// The chat that messages come from.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 200))]
-    chat_id: Option<Text>,
+    pub chat_id: Option<Text>,
+    /// Whom Claude Code works for.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 200))]
-    user: Option<Text>,
+    pub user: Option<Text>,
+    /// The UUID that Claude Code is started with; a new one unless it is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
-    claude_session: Option<Text>,
+    pub claude_session: Option<Text>,
+    /// Who may answer permission questions in words, beside those whom the configuration names.
     #[serde(default)]
-    allowed_senders: Vec<String>,
+    pub allowed_senders: Vec<String>,
+    /// The program of the plugin; this one unless it is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
-    command: Option<Text>,
+    pub command: Option<Text>,
 }
 
 /// Everything that Claude Code must be started with.
@@ -199,11 +213,14 @@ impl Hub {
 }
 
 /// A session by key.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SessionParams {
-    session_key: Text,
-    agent_id: Option<Text>,
+    /// The session.
+    pub session_key: Text,
+    /// The session's agent, where the key does not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<Text>,
 }
 
 /// Whether a session was closed.
@@ -224,14 +241,19 @@ impl Handle<BridgeClose> for Hub {
 }
 
 /// A message for Claude.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InboundParams {
-    session_key: Text,
-    agent_id: Option<Text>,
-    content: Text,
+    /// The session.
+    pub session_key: Text,
+    /// The session's agent, where the key does not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<Text>,
+    /// The message.
+    pub content: Text,
+    /// What its channel says of it.
     #[serde(default)]
-    meta: Object,
+    pub meta: Object,
 }
 
 /// A message for Claude, by whichever door.
@@ -334,12 +356,17 @@ fn verdict(permitted: Permitted) -> Result<Receive, MethodError> {
 }
 
 /// Which of Claude's messages are shown.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OutboundParams {
-    session_key: Text,
-    agent_id: Option<Text>,
-    after: Option<Count>,
+    /// The session.
+    pub session_key: Text,
+    /// The session's agent, where the key does not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<Text>,
+    /// Only messages after the one with this number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<Count>,
 }
 
 /// What Claude said.
@@ -381,9 +408,9 @@ impl Handle<BridgeOutbound> for Hub {
 }
 
 /// A person's answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum BehaviorWord {
+pub enum BehaviorWord {
     /// Yes.
     Allow,
     /// No.
@@ -391,14 +418,19 @@ pub(crate) enum BehaviorWord {
 }
 
 /// An answer to a permission question.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReplyParams {
-    session_key: Text,
-    agent_id: Option<Text>,
+    /// The session.
+    pub session_key: Text,
+    /// The session's agent, where the key does not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<Text>,
+    /// The question.
     #[serde(rename = "request_id")]
-    request_id: Text,
-    behavior: BehaviorWord,
+    pub request_id: Text,
+    /// The answer.
+    pub behavior: BehaviorWord,
 }
 
 /// That an answer counts.
@@ -437,11 +469,15 @@ impl Handle<BridgePermissionReply> for Hub {
 }
 
 /// Which session is shown; all without one.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StatusParams {
-    session_key: Option<Text>,
-    agent_id: Option<Text>,
+    /// The session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_key: Option<Text>,
+    /// The session's agent, where the key does not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<Text>,
 }
 
 /// Sessions that were opened for Claude Code.

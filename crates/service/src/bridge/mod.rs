@@ -8,8 +8,10 @@ mod methods;
 mod queue;
 
 pub use calls::SessionTools;
-pub(crate) use methods::{BridgeClose, BridgeInbound, BridgeOpen, BridgeOutbound, BridgePermissionReply, BridgeStatus};
-pub use methods::{Message, Receive};
+pub use methods::{
+    BehaviorWord, BridgeClose, BridgeInbound, BridgeOpen, BridgeOutbound, BridgePermissionReply, BridgeStatus,
+    InboundParams, Message, OpenParams, OutboundParams, Receive, ReplyParams, SessionParams, StatusParams,
+};
 use queue::Queue;
 pub use queue::{BridgeOut, BridgeOutgoing};
 

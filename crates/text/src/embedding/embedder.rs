@@ -55,13 +55,6 @@ impl StaticEmbedder {
         self.tokenize(text, |row| add_row(&mut sum, row, weights.map_or(1.0, |weights| weights.of(row))));
         unit(sum)
     }
-
-    /// The vector of pieces that were counted before.
-    pub fn embed_rows(&self, rows: impl IntoIterator<Item = u16>, weights: Option<&PieceWeights>) -> Option<Vector> {
-        let mut sum = [0.0f32; DIMENSIONS];
-        rows.into_iter().for_each(|row| add_row(&mut sum, row, weights.map_or(1.0, |weights| weights.of(row))));
-        unit(sum)
-    }
 }
 
 fn add_row(sum: &mut Vector, row: u16, weight: f32) {

@@ -2,8 +2,8 @@
 
 use super::GatewayTarget;
 use clap::{Args, Subcommand, ValueEnum};
-use serde_json::{Value, json};
 use std::path::PathBuf;
+use toolyard_service::{bridge::OpenParams, params::Text};
 
 /// How a session is opened for Claude Code.
 #[derive(Debug, Args)]
@@ -29,11 +29,18 @@ impl BridgeOpening {
     }
 
     /// The parameters of `bridge.open`.
-    pub fn params(&self, session: &str) -> Value {
-        json!({
-            "sessionKey": session, "sourceChannel": self.source_channel, "chatId": self.chat_id, "user": self.user,
-            "allowedSenders": self.allow_sender,
-        })
+    pub fn params(&self, session: &str) -> OpenParams {
+        let text = |given: &Option<String>| given.as_deref().map(Text::from);
+        OpenParams {
+            session_key: session.into(),
+            agent_id: None,
+            source_channel: text(&self.source_channel),
+            chat_id: text(&self.chat_id),
+            user: text(&self.user),
+            claude_session: None,
+            allowed_senders: self.allow_sender.clone(),
+            command: None,
+        }
     }
 }
 

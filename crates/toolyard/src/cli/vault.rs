@@ -1,6 +1,7 @@
 //! The command `vault`: the index of the notes, and searches.
 
 use clap::{Args, Subcommand, ValueEnum, builder::TypedValueParser};
+use toolyard_knowledge::tools::status::FileFilter;
 
 /// `toolyard vault`.
 #[derive(Debug, Subcommand)]
@@ -88,15 +89,14 @@ pub enum FileStateArg {
     All,
 }
 
-impl FileStateArg {
-    /// The value that the tool expects.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Indexed => "indexed",
-            Self::Empty => "empty",
-            Self::Skipped => "skipped",
-            Self::Failed => "failed",
-            Self::All => "all",
+impl From<FileStateArg> for FileFilter {
+    fn from(state: FileStateArg) -> Self {
+        match state {
+            FileStateArg::Indexed => Self::Indexed,
+            FileStateArg::Empty => Self::Empty,
+            FileStateArg::Skipped => Self::Skipped,
+            FileStateArg::Failed => Self::Failed,
+            FileStateArg::All => Self::All,
         }
     }
 }

@@ -2,11 +2,20 @@
 
 use super::{Outcome, gateway, input};
 use crate::{
-    cli::{BridgeCommand, Global, Verdict},
+    cli::{BridgeCommand, GatewayTarget, Global, Verdict},
     output,
 };
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use std::process::ExitCode;
+use toolyard_client::local::unread;
+use toolyard_service::{
+    Method,
+    bridge::{
+        BehaviorWord, BridgeClose, BridgeInbound, BridgeOpen, BridgeOutbound, BridgePermissionReply, BridgeStatus,
+        InboundParams, OutboundParams, ReplyParams, SessionParams, StatusParams,
+    },
+    params::{Count, Text},
+};
 
 /// What a verdict, saying who may give one, and seeing the questions need.
 pub(super) const APPROVALS: &str = "operator.approvals";
@@ -25,36 +34,62 @@ fn more_scopes(command: &BridgeCommand) -> &'static [&'static str] {
 
 pub(super) async fn run(global: &Global, command: BridgeCommand) -> Outcome {
     let more = more_scopes(&command);
-    let (method, params, target) = match command {
+    match command {
         BridgeCommand::Open { session, opening, target } => {
-            ("bridge.open", gateway::without_nulls(opening.params(&session)), target)
+            tell::<BridgeOpen>(global, &target, &opening.params(&session), more).await
         }
-        BridgeCommand::Close { session, target } => ("bridge.close", json!({"sessionKey": session}), target),
+        BridgeCommand::Close { session, target } => {
+            let params = SessionParams { session_key: Text(session), agent_id: None };
+            tell::<BridgeClose>(global, &target, &params, more).await
+        }
         BridgeCommand::Inbound { session, content, meta, target } => {
             let content =
                 if content == "-" { String::from_utf8_lossy(&input::read_source("-")?).into_owned() } else { content };
-            let meta = Value::Object(input::json_object(&meta)?);
-            ("bridge.inbound", json!({"sessionKey": session, "content": content, "meta": meta}), target)
+            let meta = input::json_object(&meta)?;
+            let params = InboundParams { session_key: Text(session), agent_id: None, content: Text(content), meta };
+            tell::<BridgeInbound>(global, &target, &params, more).await
         }
         BridgeCommand::Outbound { session, after, target } => {
-            ("bridge.outbound", json!({"sessionKey": session, "after": after}), target)
+            let params = OutboundParams { session_key: Text(session), agent_id: None, after: Some(Count(after)) };
+            tell::<BridgeOutbound>(global, &target, &params, more).await
         }
         BridgeCommand::Reply { session, request_id, verdict, target } => {
             let behavior = match verdict {
-                Verdict::Allow => "allow",
-                Verdict::Deny => "deny",
+                Verdict::Allow => BehaviorWord::Allow,
+                Verdict::Deny => BehaviorWord::Deny,
             };
-            let params = json!({"sessionKey": session, "request_id": request_id, "behavior": behavior});
-            ("bridge.permission.reply", params, target)
+            let params =
+                ReplyParams { session_key: Text(session), agent_id: None, request_id: Text(request_id), behavior };
+            tell::<BridgePermissionReply>(global, &target, &params, more).await
         }
         BridgeCommand::Status { session, target } => {
-            ("bridge.status", gateway::without_nulls(json!({"sessionKey": session})), target)
+            let params = StatusParams { session_key: session.map(Text), agent_id: None };
+            tell::<BridgeStatus>(global, &target, &params, more).await
         }
-    };
-    match gateway::ask_as(global, &target, method, params, more).await? {
+    }
+}
+
+/// Whether an answer says that nothing was done.
+#[derive(Deserialize)]
+struct Done {
+    #[serde(default = "done")]
+    ok: bool,
+}
+
+fn done() -> bool {
+    true
+}
+
+/// Calls a method and prints what the gateway answers.
+async fn tell<M: Method>(global: &Global, target: &GatewayTarget, params: &M::Params, more: &[&str]) -> Outcome
+where
+    M::Params: Serialize,
+{
+    match gateway::ask::<M>(global, target, params, more).await? {
         Ok(payload) => {
             output::json(&payload);
-            Ok(if payload["ok"] == false { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+            let done = Done::deserialize(&payload).map_err(|error| unread(M::NAME, &error))?;
+            Ok(if done.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Err(error) => {
             output::json(&gateway::Refused { ok: false, error });

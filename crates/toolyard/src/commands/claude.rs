@@ -6,8 +6,10 @@ use crate::{
     cli::{ClaudeCommand, ClaudePluginArgs, ClaudeStart, Global},
     config, home, output, stdio,
 };
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::Value;
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     process::{ExitCode, ExitStatus},
     time::Duration,
@@ -17,8 +19,13 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 use toolyard_bridge::plugin::{APPROVE, Identity, drive};
-use toolyard_client::Dialler;
+use toolyard_client::{Dialler, local::unread};
 use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_service::{
+    Method,
+    bridge::{BridgeClose, BridgeOpen, SessionParams},
+    params::Text,
+};
 
 /// How long Claude Code may take to end once it was asked to.
 const GRACE: Duration = Duration::from_secs(10);
@@ -50,22 +57,33 @@ pub(super) async fn plugin(args: ClaudePluginArgs) -> Outcome {
 pub(super) async fn run(global: &Global, command: ClaudeCommand) -> Outcome {
     let ClaudeCommand::Start(start) = command;
     let mut params = start.opening.params(&start.session);
-    params["claudeSession"] = named_session(&start.args).into();
-    let params = gateway::without_nulls(params);
+    params.claude_session = named_session(&start.args).map(Text);
     let more: &[&str] = if start.opening.names_senders() { &[super::bridge::APPROVALS] } else { &[] };
-    let opened = gateway::ask_as(global, &start.target, "bridge.open", params, more).await?.map_err(|error| {
+    let opened = gateway::ask::<BridgeOpen>(global, &start.target, &params, more).await?.map_err(|error| {
         Failure::new(ErrorCode::Unavailable, format!("the session cannot be opened: {}", error.message))
     })?;
+    let opened: OpenedSession = serde_json::from_value(opened).map_err(|error| unread(BridgeOpen::NAME, &error))?;
     let home = config::resolve(global)?.home;
     home.create().map_err(trouble)?;
-    let file = ConfigFile::write(&home, &opened["mcpConfig"])?;
+    let file = ConfigFile::write(&home, &opened.mcp_config)?;
     let outcome = supervise(&start, &opened, &file.0).await;
     // Whatever happened: the session's secret is worth nothing from here on.
-    let closed = json!({"sessionKey": opened["sessionKey"]});
-    if gateway::ask(global, &start.target, "bridge.close", closed).await.is_err() && !global.quiet {
+    let closed = SessionParams { session_key: Text(opened.session_key), agent_id: None };
+    if gateway::ask::<BridgeClose>(global, &start.target, &closed, &[]).await.is_err() && !global.quiet {
         output::note("the gateway could not be told that Claude Code has ended");
     }
     outcome
+}
+
+/// What of an opened session Claude Code is started with.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OpenedSession {
+    session_key: String,
+    claude_session: String,
+    env: BTreeMap<String, String>,
+    /// Claude Code's file, written as the gateway made it.
+    mcp_config: Value,
 }
 
 fn trouble(error: anyhow::Error) -> Failure {
@@ -92,7 +110,7 @@ impl Drop for ConfigFile {
 }
 
 /// Starts Claude Code and waits for it. A signal to us is one to it.
-async fn supervise(start: &ClaudeStart, opened: &Value, file: &Path) -> Outcome {
+async fn supervise(start: &ClaudeStart, opened: &OpenedSession, file: &Path) -> Outcome {
     let mut command = Command::new(&start.claude);
     command.arg("--mcp-config").arg(file).arg("--strict-mcp-config");
     for channel in &start.channel {
@@ -108,13 +126,10 @@ async fn supervise(start: &ClaudeStart, opened: &Value, file: &Path) -> Outcome 
     if let Some(tool) = permission_tool(&start.args) {
         command.arg("--permission-prompt-tool").arg(tool);
     }
-    if let Some(session) = opened["claudeSession"].as_str().filter(|_| !chooses_session(&start.args)) {
-        command.arg("--session-id").arg(session);
+    if !chooses_session(&start.args) {
+        command.arg("--session-id").arg(&opened.claude_session);
     }
-    command.args(&start.args).kill_on_drop(true);
-    for (name, value) in opened["env"].as_object().into_iter().flatten() {
-        command.env(name, value.as_str().unwrap_or_default());
-    }
+    command.args(&start.args).kill_on_drop(true).envs(&opened.env);
     let mut child = command.spawn().map_err(|e| {
         Failure::new(ErrorCode::Unavailable, format!("{} cannot be started: {e}", start.claude.display()))
             .suggest("Install Claude Code, or say where it is with --claude PATH.")

@@ -8,8 +8,12 @@ use crate::{
     output,
     wiring::Needs,
 };
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
 use std::process::ExitCode;
+use toolyard_client::local::unread;
+use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_service::Method;
 
 /// Percent-encodes a value of a query.
 fn encoded(text: &str) -> String {
@@ -28,13 +32,34 @@ fn get(path: String) -> Asked {
     Asked::Request(RequestParams { method: "GET".to_owned(), path, body: Value::Null })
 }
 
-fn post(path: &str, body: Value) -> Asked {
-    Asked::Request(RequestParams { method: "POST".to_owned(), path: path.to_owned(), body })
+fn post(path: &str, body: impl Serialize) -> Result<Asked, Failure> {
+    let body = serde_json::to_value(body)
+        .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the request cannot be written: {e}")))?;
+    Ok(Asked::Request(RequestParams { method: "POST".to_owned(), path: path.to_owned(), body }))
+}
+
+/// The body of a search.
+#[derive(Serialize)]
+struct FindBody<'a> {
+    query: &'a str,
+    limit: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_uri: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context_type: Option<&'a str>,
+}
+
+/// The body of a search for a pattern.
+#[derive(Serialize)]
+struct GrepBody<'a> {
+    uri: &'a str,
+    pattern: &'a str,
+    case_insensitive: bool,
 }
 
 /// What a command asks.
-fn asked(command: &CtxCommand) -> Asked {
-    match command {
+fn asked(command: &CtxCommand) -> Result<Asked, Failure> {
+    Ok(match command {
         CtxCommand::Ls { uri, recursive, all, limit } => get(format!(
             "/api/v1/fs/ls?uri={}&recursive={recursive}&show_all_hidden={all}&node_limit={}",
             encoded(uri),
@@ -47,17 +72,11 @@ fn asked(command: &CtxCommand) -> Asked {
             get(format!("/api/v1/content/read?uri={}&offset={offset}&limit={}", encoded(uri), (*limit).max(-1)))
         }
         CtxCommand::Find { query, uri, kind, limit } => {
-            let mut body = json!({"query": query, "limit": limit});
-            if let Some(uri) = uri {
-                body["target_uri"] = uri.as_str().into();
-            }
-            if let Some(kind) = kind {
-                body["context_type"] = kind.as_str().into();
-            }
-            post("/api/v1/search/find", body)
+            let body = FindBody { query, limit: *limit, target_uri: uri.as_deref(), context_type: kind.as_deref() };
+            return post("/api/v1/search/find", body);
         }
         CtxCommand::Grep { pattern, uri, ignore_case } => {
-            post("/api/v1/search/grep", json!({"uri": uri, "pattern": pattern, "case_insensitive": ignore_case}))
+            return post("/api/v1/search/grep", GrepBody { uri, pattern, case_insensitive: *ignore_case });
         }
         CtxCommand::Add { source, to, parent, reason, watch } => {
             // The server may stand in another folder.
@@ -91,113 +110,196 @@ fn asked(command: &CtxCommand) -> Asked {
         CtxCommand::Command { line, session } => {
             Asked::Command(CommandParams { text: line.clone(), session: Some(session.clone()) })
         }
-    }
+    })
+}
+
+/// The answers of the store's HTTP interface have what was asked for in `result`; the others are it.
+#[derive(Deserialize)]
+struct Wrapped {
+    result: Option<Value>,
 }
 
 pub(super) async fn run(global: &Global, command: CtxCommand) -> Outcome {
+    let asked = asked(&command)?;
     let mut backend = Backend::open(global, Needs::Store).await?;
-    let answer = match asked(&command) {
-        Asked::Request(params) => backend.call::<ContextRequest>(&params, None).await,
-        Asked::Add(params) => backend.call::<ContextAdd>(&params, None).await,
-        Asked::Command(params) => backend.call::<ContextCommand>(&params, None).await,
+    let answer = match &asked {
+        Asked::Request(params) => call::<ContextRequest>(&mut backend, params).await,
+        Asked::Add(params) => call::<ContextAdd>(&mut backend, params).await,
+        Asked::Command(params) => call::<ContextCommand>(&mut backend, params).await,
     };
     backend.close().await;
     let answer = answer?;
-    let result = answer.get("result").unwrap_or(&answer);
+    let wrapped = Wrapped::deserialize(&answer).ok().and_then(|wrapped| wrapped.result);
+    let result = wrapped.unwrap_or(answer);
     if global.json {
-        output::json(result);
+        output::json(&result);
     } else {
-        output::data(shown(&command, result).trim_end());
+        output::data(shown(&command, result)?.trim_end());
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn word<'a>(value: &'a Value, key: &str) -> &'a str {
-    value[key].as_str().unwrap_or_default()
+async fn call<M: Method>(backend: &mut Backend, params: &M::Params) -> Result<Value, Failure>
+where
+    M::Params: Serialize,
+{
+    let answer = backend.call_raw::<M>(params, None).await?;
+    serde_json::from_str(answer.get()).map_err(|error| unread(M::NAME, &error))
 }
 
-fn rows(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
+// What of OpenViking's shapes a person is shown.
+
+/// A row of a listing.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Row {
+    uri: String,
+    rel_path: String,
+    #[serde(rename = "isDir")]
+    is_dir: bool,
+    #[serde(rename = "abstract")]
+    about: String,
+}
+
+impl Row {
+    fn mark(&self) -> &'static str {
+        if self.is_dir { "/" } else { "" }
+    }
+}
+
+/// Hits by kind.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Hits {
+    memories: Vec<Hit>,
+    resources: Vec<Hit>,
+    skills: Vec<Hit>,
+}
+
+#[derive(Deserialize)]
+struct Hit {
+    score: f64,
+    uri: String,
+    #[serde(rename = "abstract", default)]
+    about: String,
+}
+
+#[derive(Deserialize)]
+struct Matches {
+    #[serde(default)]
+    matches: Vec<Match>,
+}
+
+#[derive(Deserialize)]
+struct Match {
+    uri: String,
+    line: u64,
+    content: String,
+}
+
+#[derive(Deserialize)]
+struct Added {
+    root_uri: String,
+    #[serde(default)]
+    errors: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Removed {
+    estimated_deleted_count: u64,
+    uri: String,
+}
+
+#[derive(Deserialize)]
+struct SessionRow {
+    mod_time: String,
+    session_id: String,
+}
+
+#[derive(Deserialize)]
+struct Traces {
+    #[serde(default)]
+    entries: Vec<Trace>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Trace {
+    trace_id: String,
+    source: String,
+    stats: TraceStats,
+    trigger: Trigger,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TraceStats {
+    candidate_count: u64,
+    selected_count: u64,
+    injected_count: u64,
+}
+
+#[derive(Deserialize)]
+struct Trigger {
+    #[serde(default)]
+    query: String,
+}
+
+/// A command's reply.
+#[derive(Deserialize)]
+struct CommandText {
+    text: String,
+}
+
+fn read<T: DeserializeOwned>(result: Value) -> Result<T, Failure> {
+    serde_json::from_value(result).map_err(|error| unread("the context store", &error))
+}
+
+fn lines<T>(rows: &[T], line: impl Fn(&T) -> String) -> String {
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// For people.
-fn shown(command: &CtxCommand, result: &Value) -> String {
-    let lines = |all: Vec<String>| all.join("\n");
-    match command {
-        CtxCommand::Ls { .. } => lines(
-            rows(result)
-                .iter()
-                .map(|row| {
-                    let mark = if row["isDir"] == true { "/" } else { "" };
-                    let told = word(row, "abstract");
-                    let told = if told.is_empty() { String::new() } else { format!("  {told}") };
-                    format!("{}{mark}{told}", word(row, "uri"))
-                })
-                .collect(),
-        ),
-        CtxCommand::Tree { .. } => lines(
-            rows(result)
-                .iter()
-                .map(|row| {
-                    let path = word(row, "rel_path");
-                    let depth = path.matches('/').count();
-                    let name = path.rsplit('/').next().unwrap_or_default();
-                    format!("{}{name}{}", "  ".repeat(depth), if row["isDir"] == true { "/" } else { "" })
-                })
-                .collect(),
-        ),
-        CtxCommand::Read { .. } => result.as_str().unwrap_or_default().to_owned(),
+fn shown(command: &CtxCommand, result: Value) -> Result<String, Failure> {
+    Ok(match command {
+        CtxCommand::Ls { .. } => lines(&read::<Vec<Row>>(result)?, |row| {
+            let about = if row.about.is_empty() { String::new() } else { format!("  {}", row.about) };
+            format!("{}{}{about}", row.uri, row.mark())
+        }),
+        CtxCommand::Tree { .. } => lines(&read::<Vec<Row>>(result)?, |row| {
+            let name = row.rel_path.rsplit('/').next().unwrap_or_default();
+            format!("{}{name}{}", "  ".repeat(row.rel_path.matches('/').count()), row.mark())
+        }),
+        CtxCommand::Read { .. } => read(result)?,
         CtxCommand::Find { .. } => {
-            let kinds = ["memories", "resources", "skills"];
-            let mut all: Vec<&Value> = kinds.iter().flat_map(|kind| rows(&result[*kind])).collect();
-            all.sort_by(|a, b| {
-                b["score"].as_f64().unwrap_or_default().total_cmp(&a["score"].as_f64().unwrap_or_default())
-            });
-            lines(
-                all.iter()
-                    .map(|hit| {
-                        format!(
-                            "{:.2}  {}  {}",
-                            hit["score"].as_f64().unwrap_or_default(),
-                            word(hit, "uri"),
-                            word(hit, "abstract").replace('\n', " ")
-                        )
-                    })
-                    .collect(),
-            )
+            let Hits { memories, resources, skills } = read(result)?;
+            let mut all: Vec<Hit> = memories.into_iter().chain(resources).chain(skills).collect();
+            all.sort_by(|a, b| b.score.total_cmp(&a.score));
+            lines(&all, |hit| format!("{:.2}  {}  {}", hit.score, hit.uri, hit.about.replace('\n', " ")))
         }
-        CtxCommand::Grep { .. } => lines(
-            rows(&result["matches"])
-                .iter()
-                .map(|m| format!("{}:{}: {}", word(m, "uri"), m["line"], word(m, "content")))
-                .collect(),
-        ),
+        CtxCommand::Grep { .. } => {
+            lines(&read::<Matches>(result)?.matches, |m| format!("{}:{}: {}", m.uri, m.line, m.content))
+        }
         CtxCommand::Add { .. } => {
-            let failed: String =
-                rows(&result["errors"]).iter().filter_map(Value::as_str).map(|e| format!("\nnot read: {e}")).collect();
-            format!("{}{failed}", word(result, "root_uri"))
+            let added: Added = read(result)?;
+            let failed: String = added.errors.iter().map(|error| format!("\nnot read: {error}")).collect();
+            format!("{}{failed}", added.root_uri)
         }
-        CtxCommand::Rm { .. } => format!("removed {} of {}", result["estimated_deleted_count"], word(result, "uri")),
+        CtxCommand::Rm { .. } => {
+            let removed: Removed = read(result)?;
+            format!("removed {} of {}", removed.estimated_deleted_count, removed.uri)
+        }
         CtxCommand::Sessions { id: None } => {
-            lines(rows(result).iter().map(|s| format!("{}  {}", word(s, "mod_time"), word(s, "session_id"))).collect())
+            lines(&read::<Vec<SessionRow>>(result)?, |row| format!("{}  {}", row.mod_time, row.session_id))
         }
         CtxCommand::Sessions { .. } => format!("{result:#}"),
-        CtxCommand::Trace { .. } => lines(
-            rows(&result["entries"])
-                .iter()
-                .map(|t| {
-                    format!(
-                        "{}  {}  candidates {} selected {} injected {}  {}",
-                        word(t, "traceId"),
-                        word(t, "source"),
-                        t["stats"]["candidateCount"],
-                        t["stats"]["selectedCount"],
-                        t["stats"]["injectedCount"],
-                        word(&t["trigger"], "query")
-                    )
-                })
-                .collect(),
-        ),
-        CtxCommand::Command { .. } => word(result, "text").to_owned(),
-    }
+        CtxCommand::Trace { .. } => lines(&read::<Traces>(result)?.entries, |trace| {
+            let TraceStats { candidate_count, selected_count, injected_count } = &trace.stats;
+            format!(
+                "{}  {}  candidates {candidate_count} selected {selected_count} injected {injected_count}  {}",
+                trace.trace_id, trace.source, trace.trigger.query
+            )
+        }),
+        CtxCommand::Command { .. } => read::<CommandText>(result)?.text,
+    })
 }

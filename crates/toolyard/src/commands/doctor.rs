@@ -45,92 +45,21 @@ struct Finding {
     message: String,
 }
 
-pub(super) async fn run(global: &Global) -> Outcome {
-    let mut findings = Vec::new();
-    let mut add = |what, outcome: Result<String, String>| {
+impl Finding {
+    fn new(what: &'static str, outcome: Result<String, String>) -> Self {
         let (ok, message) = match outcome {
             Ok(message) => (true, message),
             Err(message) => (false, message),
         };
-        let message = redactor().text(&message).into_owned();
-        findings.push(Finding { what, ok, message });
-    };
-    match config::resolve(global) {
-        Err(failure) => add("configuration", Err(failure.message)),
-        Ok(resolved) => {
-            let file = resolved.home.config();
-            add(
-                "configuration",
-                Ok(if file.exists() { file.display().to_string() } else { "defaults (no config.toml)".to_owned() }),
-            );
-            add(
-                "home",
-                resolved
-                    .home
-                    .create()
-                    .map(|()| resolved.home.path().display().to_string())
-                    .map_err(|e| format!("{e:#}")),
-            );
-            add("signing key", resolved.home.signer().map(|s| s.verifier().to_text()).map_err(|e| format!("{e:#}")));
-            let vault = resolved.vault.clone();
-            add(
-                "vault",
-                match std::fs::metadata(&vault) {
-                    Ok(m) if m.is_dir() => Ok(vault.display().to_string()),
-                    Ok(_) => Err(format!("{} is not a folder", vault.display())),
-                    Err(_) if vault == resolved.home.default_vault() => {
-                        Ok(format!("{} (made at first use)", vault.display()))
-                    }
-                    Err(e) => Err(format!("{}: {e}; pass --vault DIR or set vault.path", vault.display())),
-                },
-            );
-            match LocalClient::connect(&resolved.home.socket()).await {
-                Ok(Some(mut client)) => add(
-                    "running",
-                    match client.call::<YardStatus>(&YardStatusParams::default(), None).await {
-                        Ok(status) => Ok(format!("yes, pid {}", status.process.pid)),
-                        Err(failure) => Err(failure.message),
-                    },
-                ),
-                Ok(None) => add("running", Ok("no".to_owned())),
-                Err(failure) => add("running", Err(failure.message)),
-            }
-            let found = store_findings(global, resolved.config.knowledge.enabled).await;
-            let is_code_mode_known = found.iter().any(|(what, _)| *what == CODE_MODE);
-            for (what, result) in found {
-                add(what, result);
-            }
-            let sandbox = rustix::fs::open(
-                "/",
-                rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY,
-                rustix::fs::Mode::empty(),
-            )
-            .and_then(|root| {
-                rustix::fs::openat2(
-                    &root,
-                    ".",
-                    rustix::fs::OFlags::PATH,
-                    rustix::fs::Mode::empty(),
-                    rustix::fs::ResolveFlags::BENEATH,
-                )
-            });
-            add(
-                "openat2",
-                match sandbox {
-                    Ok(_) => Ok("available: paths are confined by the kernel".to_owned()),
-                    Err(e) => Ok(format!("not available ({e}): paths are confined step by step")),
-                },
-            );
-            if !is_code_mode_known {
-                let probed = toolyard_sandbox::ScriptRunner::new().probe().await;
-                add(CODE_MODE, Ok(code_mode(probed.err().as_deref(), "this process")));
-            }
-            for (what, result) in wall_findings(&resolved) {
-                add(what, result);
-            }
-            add("user", Ok(home::user_name()));
-        }
+        Self { what, ok, message: redactor().text(&message).into_owned() }
     }
+}
+
+pub(super) async fn run(global: &Global) -> Outcome {
+    let findings = match config::resolve(global) {
+        Err(failure) => vec![Finding::new("configuration", Err(failure.message))],
+        Ok(resolved) => look(global, &resolved).await,
+    };
     let healthy = findings.iter().all(|f| f.ok);
     if global.json {
         output::json(&Checked { ok: healthy, checks: &findings });
@@ -142,6 +71,75 @@ pub(super) async fn run(global: &Global) -> Outcome {
         }
     }
     Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
+}
+
+/// Looks at everything that a Toolyard needs.
+async fn look(global: &Global, resolved: &config::Resolved) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut add = |what, outcome| findings.push(Finding::new(what, outcome));
+    let file = resolved.home.config();
+    add(
+        "configuration",
+        Ok(if file.exists() { file.display().to_string() } else { "defaults (no config.toml)".to_owned() }),
+    );
+    add(
+        "home",
+        resolved.home.create().map(|()| resolved.home.path().display().to_string()).map_err(|e| format!("{e:#}")),
+    );
+    add("signing key", resolved.home.signer().map(|s| s.verifier().to_text()).map_err(|e| format!("{e:#}")));
+    let vault = resolved.vault.clone();
+    add(
+        "vault",
+        match std::fs::metadata(&vault) {
+            Ok(m) if m.is_dir() => Ok(vault.display().to_string()),
+            Ok(_) => Err(format!("{} is not a folder", vault.display())),
+            Err(_) if vault == resolved.home.default_vault() => Ok(format!("{} (made at first use)", vault.display())),
+            Err(e) => Err(format!("{}: {e}; pass --vault DIR or set vault.path", vault.display())),
+        },
+    );
+    match LocalClient::connect(&resolved.home.socket()).await {
+        Ok(Some(mut client)) => add(
+            "running",
+            match client.call::<YardStatus>(&YardStatusParams::default(), None).await {
+                Ok(status) => Ok(format!("yes, pid {}", status.process.pid)),
+                Err(failure) => Err(failure.message),
+            },
+        ),
+        Ok(None) => add("running", Ok("no".to_owned())),
+        Err(failure) => add("running", Err(failure.message)),
+    }
+    let found = store_findings(global, resolved.config.knowledge.enabled).await;
+    let is_code_mode_known = found.iter().any(|(what, _)| *what == CODE_MODE);
+    for (what, result) in found {
+        add(what, result);
+    }
+    let sandbox =
+        rustix::fs::open("/", rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY, rustix::fs::Mode::empty())
+            .and_then(|root| {
+                rustix::fs::openat2(
+                    &root,
+                    ".",
+                    rustix::fs::OFlags::PATH,
+                    rustix::fs::Mode::empty(),
+                    rustix::fs::ResolveFlags::BENEATH,
+                )
+            });
+    add(
+        "openat2",
+        match sandbox {
+            Ok(_) => Ok("available: paths are confined by the kernel".to_owned()),
+            Err(e) => Ok(format!("not available ({e}): paths are confined step by step")),
+        },
+    );
+    if !is_code_mode_known {
+        let probed = toolyard_sandbox::ScriptRunner::new().probe().await;
+        add(CODE_MODE, Ok(code_mode(probed.err().as_deref(), "this process")));
+    }
+    for (what, result) in wall_findings(resolved) {
+        add(what, result);
+    }
+    add("user", Ok(home::user_name()));
+    findings
 }
 
 /// The walls that this kernel has, those it lacks, and what runs without any.

@@ -6,7 +6,7 @@ use crate::{
     error_reference::advice,
     output,
 };
-use serde_json::json;
+use serde::Serialize;
 use std::process::ExitCode;
 use toolyard_knowledge::envelope::ProblemCode;
 use toolyard_protocol::{ErrorCode, Failure};
@@ -14,10 +14,9 @@ use toolyard_protocol::{ErrorCode, Failure};
 pub(super) fn run(global: &Global, args: ExplainArgs) -> Outcome {
     let Some(code) = args.code else {
         if global.json {
-            let mut all: Vec<_> =
-                ErrorCode::ALL.iter().map(|c| json!({"code": c, "suggestion": c.suggestion()})).collect();
-            all.extend(ProblemCode::PAGES.iter().map(|(code, page)| json!({"code": code, "suggestion": advice(page)})));
-            output::json(&json!({"codes": all}));
+            let of_engine = ErrorCode::ALL.iter().map(|code| Explained::engine(*code, None));
+            let of_notes = ProblemCode::PAGES.iter().map(|(code, page)| Explained::notes(code, page, None));
+            output::json(&Codes { codes: of_engine.chain(of_notes).collect() });
         } else {
             let mut rows: Vec<Vec<String>> =
                 ErrorCode::ALL.iter().map(|c| vec![c.to_string(), c.suggestion().to_owned()]).collect();
@@ -30,7 +29,7 @@ pub(super) fn run(global: &Global, args: ExplainArgs) -> Outcome {
     let wanted = code.trim().replace('-', "_").to_ascii_uppercase();
     if let Some((code, page)) = ProblemCode::PAGES.iter().find(|(code, _)| *code == wanted) {
         if global.json {
-            output::json(&json!({"code": code, "suggestion": advice(page), "markdown": page}));
+            output::json(&Explained::notes(code, page, Some(page)));
         } else {
             output::data(page.trim_end());
         }
@@ -44,9 +43,34 @@ pub(super) fn run(global: &Global, args: ExplainArgs) -> Outcome {
         .suggest("`toolyard explain` lists them all.")
     })?;
     if global.json {
-        output::json(&json!({"code": found, "suggestion": found.suggestion(), "markdown": found.page().markdown}));
+        output::json(&Explained::engine(found, Some(found.page().markdown)));
     } else {
         output::data(found.page().markdown.trim_end());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Every code.
+#[derive(Serialize)]
+struct Codes {
+    codes: Vec<Explained>,
+}
+
+/// An error code with its advice, and its page if one code was asked for.
+#[derive(Serialize)]
+struct Explained {
+    code: String,
+    suggestion: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    markdown: Option<&'static str>,
+}
+
+impl Explained {
+    fn engine(code: ErrorCode, markdown: Option<&'static str>) -> Self {
+        Self { code: code.to_string(), suggestion: code.suggestion().to_owned(), markdown }
+    }
+
+    fn notes(code: &str, page: &str, markdown: Option<&'static str>) -> Self {
+        Self { code: code.to_owned(), suggestion: advice(page), markdown }
+    }
 }

@@ -11,6 +11,7 @@ use std::{process::ExitCode, time::Duration};
 use toolyard_client::{self as client, CallError, Client, Connect, Credential, Hello, Identity, local::LocalClient};
 use toolyard_engine::redact::redactor;
 use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_service::Method;
 
 pub(super) async fn run(global: &Global, command: GatewayCommand) -> Outcome {
     match command {
@@ -78,18 +79,23 @@ fn remember(global: &Global, connect: &Connect, hello: &Hello) -> Result<(), Fai
     Ok(())
 }
 
-/// Calls one method of a gateway; the inner error is the gateway's own.
-pub(super) async fn ask(
+/// Calls a method of a gateway; the inner error is the gateway's own. `more` are scopes beside the method's.
+pub(super) async fn ask<M: Method>(
     global: &Global,
     target: &GatewayTarget,
-    method: &str,
-    params: Value,
-) -> Result<Result<Value, CallError>, Failure> {
-    ask_as(global, target, method, params, &[]).await
+    params: &M::Params,
+    more: &[&str],
+) -> Result<Result<Value, CallError>, Failure>
+where
+    M::Params: Serialize,
+{
+    let params = serde_json::to_value(params)
+        .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the request cannot be written: {e}")))?;
+    ask_by_name(global, target, M::NAME, params, more).await
 }
 
-/// The same with scopes beside those that the method itself needs.
-pub(super) async fn ask_as(
+/// The same by a method's name.
+async fn ask_by_name(
     global: &Global,
     target: &GatewayTarget,
     method: &str,
@@ -113,17 +119,9 @@ pub(super) struct Refused {
     pub(super) error: CallError,
 }
 
-/// An object without its nulls.
-pub(super) fn without_nulls(value: Value) -> Value {
-    match value {
-        Value::Object(map) => Value::Object(map.into_iter().filter(|(_, v)| !v.is_null()).collect()),
-        other => other,
-    }
-}
-
 async fn call(global: &Global, method: &str, params: &str, target: &GatewayTarget) -> Outcome {
     let params = Value::Object(input::json_object(params)?);
-    match ask(global, target, method, params).await? {
+    match ask_by_name(global, target, method, params, &[]).await? {
         Ok(payload) => {
             output::json(&payload);
             Ok(ExitCode::SUCCESS)

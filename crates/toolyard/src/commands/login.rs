@@ -9,7 +9,7 @@ use crate::{
     output,
     upstreams::{McpStart, McpStop, ServerParams},
 };
-use serde_json::json;
+use serde::Serialize;
 use std::{process::ExitCode, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -66,13 +66,39 @@ async fn agree(global: &Global, login: &Login, must_be_port: bool, wait: u64) ->
     login.finish(begun, &query).await
 }
 
+/// What `logout` did.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LoggedOut<'a> {
+    server: &'a str,
+    logged_out: bool,
+}
+
+/// What a person is asked to do.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Asked<'a> {
+    url: &'a str,
+    issuer: &'a str,
+    scopes: &'a [String],
+    wait_seconds: u64,
+}
+
+/// A server that may be used now.
+#[derive(Serialize)]
+struct Authorised<'a> {
+    server: &'a str,
+    authorised: bool,
+    tools: usize,
+}
+
 /// Forgets what a login brought.
 pub(super) async fn logout(global: &Global, server: &str) -> Outcome {
     let resolved = config::resolve(global)?;
     let was_there = forget(server, &resolved.home.tokens()).await?;
     tell::<McpStop>(global, &resolved, server).await;
     if global.json {
-        output::json(&json!({"server": server, "loggedOut": was_there}));
+        output::json(&LoggedOut { server, logged_out: was_there });
     } else if was_there {
         output::data(&format!("logged out of {server}"));
     } else {
@@ -84,7 +110,7 @@ pub(super) async fn logout(global: &Global, server: &str) -> Outcome {
 fn show(global: &Global, begun: &Begun, wait: u64) {
     if global.json {
         let (url, issuer, scopes) = (begun.url(), begun.issuer(), begun.scopes());
-        output::json(&json!({"url": url, "issuer": issuer, "scopes": scopes, "waitSeconds": wait}));
+        output::json(&Asked { url, issuer, scopes, wait_seconds: wait });
         return;
     }
     let scopes = if begun.scopes().is_empty() { String::new() } else { format!(" for {}", begun.scopes().join(" ")) };
@@ -99,7 +125,7 @@ fn show(global: &Global, begun: &Begun, wait: u64) {
 async fn done(global: &Global, resolved: &Resolved, server: &str, tools: usize) -> Outcome {
     tell::<McpStart>(global, resolved, server).await;
     if global.json {
-        output::json(&json!({"server": server, "authorised": true, "tools": tools}));
+        output::json(&Authorised { server, authorised: true, tools });
     } else {
         output::data(&format!("{server} can be used: {tools} tools"));
     }

@@ -1,6 +1,6 @@
 //! `toolyard status`, and `toolyard` alone: where it stands and what to do next. Starts nothing and makes nothing.
 
-use super::Outcome;
+use super::{Outcome, vault};
 use crate::{
     backend,
     cli::Global,
@@ -8,12 +8,15 @@ use crate::{
     notes, output,
 };
 use serde::Serialize;
-use serde_json::Value;
 use std::process::ExitCode;
 use toolyard_client::local::LocalClient;
+use toolyard_knowledge::{
+    envelope::{Envelope, Health},
+    tools::status::{self, Status},
+};
 use toolyard_protocol::Failure;
 use toolyard_service::{
-    local::{ToolsCall, ToolsCallParams, YardStatus, YardStatusParams},
+    local::{ToolsCall, YardStatus, YardStatusParams},
     sessions::main_key,
 };
 
@@ -47,7 +50,7 @@ struct Index {
     state: IndexState,
     /// `healthy`, `degraded` or `unavailable`, as the running one says.
     #[serde(skip_serializing_if = "Option::is_none")]
-    health: Option<String>,
+    health: Option<Health>,
     #[serde(skip_serializing_if = "Option::is_none")]
     notes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,9 +87,15 @@ pub(super) async fn run(global: &Global) -> Outcome {
 async fn of_running(resolved: &Resolved, mut client: LocalClient) -> Result<Standing, Failure> {
     let status = client.call::<YardStatus>(&YardStatusParams { full: true }, None).await?;
     let index = if resolved.config.knowledge.enabled {
-        let asked = ToolsCallParams { name: "obsidian_rag_status".to_owned(), ..ToolsCallParams::default() };
-        let result = client.call::<ToolsCall>(&asked, None).await?.result;
-        Index::read(&Value::Object(result.into_parts().data.unwrap_or_default()))
+        let params = vault::request::<Status>(&status::Input::default())?;
+        match vault::read::<Status>(client.call::<ToolsCall>(&params, None).await?.result) {
+            Ok(envelope) => Index::read(envelope),
+            // Where notes stand is one row of several; the others are shown all the same.
+            Err(failure) => {
+                tracing::warn!(%failure, "the notes' index did not say where it stands");
+                Index::of(IndexState::Missing)
+            }
+        }
     } else {
         Index::of(IndexState::Off)
     };
@@ -130,22 +139,20 @@ impl Index {
         Self { state, health: None, notes: None, chunks: None, progress: None }
     }
 
-    /// Reads the envelope of `obsidian_rag_status`.
-    fn read(envelope: &Value) -> Self {
-        let data = &envelope["data"];
-        let job = &data["active_job"];
-        let number = |value: &Value| value.as_u64().unwrap_or_default();
-        let state = match (job.is_null(), data["index"].is_null()) {
-            (false, _) => IndexState::Indexing,
-            (true, true) => IndexState::Missing,
-            (true, false) => IndexState::Built,
+    fn read(envelope: Envelope<status::Data>) -> Self {
+        let health = Some(envelope.status);
+        let Some(data) = envelope.data else { return Self { health, ..Self::of(IndexState::Missing) } };
+        let state = match (&data.active_job, &data.index) {
+            (Some(_), _) => IndexState::Indexing,
+            (None, None) => IndexState::Missing,
+            (None, Some(_)) => IndexState::Built,
         };
         Self {
             state,
-            health: envelope["status"].as_str().map(str::to_owned),
-            notes: data["files"]["indexed"].as_u64(),
-            chunks: data["total_chunks"].as_u64(),
-            progress: (!job.is_null()).then(|| (number(&job["done_files"]), number(&job["total_files"]))),
+            health,
+            notes: Some(data.files.indexed),
+            chunks: Some(data.total_chunks),
+            progress: data.active_job.map(|job| (job.done_files, job.total_files)),
         }
     }
 
@@ -160,7 +167,7 @@ impl Index {
             (IndexState::Indexing, Some((done, all))) => format!("being made: {done} of {all} notes"),
             (IndexState::Indexing, None) => "being made".to_owned(),
             (IndexState::Built, _) => match &self.health {
-                Some(health) => format!("{counts}, {health}"),
+                Some(health) => format!("{counts}, {}", health.as_str()),
                 None => counts,
             },
         }

@@ -4,15 +4,27 @@
 use super::Outcome;
 use crate::{
     backend::Backend,
-    cli::{FileStateArg, Global, IndexArgs, SearchArgs, VaultCommand},
+    cli::{Global, IndexArgs, SearchArgs, VaultCommand},
     config,
     output::{self, Paint, plain},
     progress::IndexProgress,
     wiring::Needs,
 };
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use std::{process::ExitCode, time::Duration};
-use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_client::local::unread;
+use toolyard_knowledge::{
+    envelope::{Envelope, Health, ProblemCode},
+    indexer::{Job, JobState},
+    tools::{
+        NotesTool,
+        index::{self, Index, Mode},
+        search::{self, DateRange, Kind, Part, ResultItem, Search},
+        status::{self, FileList, Status},
+    },
+};
+use toolyard_protocol::{ErrorCode, Failure, ToolResult};
 use toolyard_service::local::{ToolsCall, ToolsCallParams};
 
 /// How long one call waits for a job before the next one asks again: how often progress is shown.
@@ -49,61 +61,94 @@ async fn dispatch(global: &Global, backend: &mut Backend, command: VaultCommand)
     match command {
         VaultCommand::Index(args) => index(global, backend, &args).await,
         VaultCommand::Search(args) => search(global, backend, args).await,
-        VaultCommand::Status { files, limit, offset } => status(global, backend, files, limit, offset).await,
+        VaultCommand::Status { files, limit, offset } => {
+            let input = match files {
+                Some(state) => status::Input {
+                    files: Some(state.into()),
+                    limit: Some(limit),
+                    offset: Some(offset),
+                    ..status::Input::default()
+                },
+                None => status::Input::default(),
+            };
+            let envelope = call::<Status>(backend, &input).await?;
+            finish(global, &envelope, |data| show_status(global, data))
+        }
         VaultCommand::Watch => watch(global, backend).await,
         VaultCommand::Rollback => {
-            let envelope = call(backend, "obsidian_rag_index", json!({"mode": "rollback"})).await?;
+            let envelope = start(backend, Mode::Rollback).await?;
             finish(global, &envelope, |data| {
-                let version = envelope["meta"]["index_version"].as_str().unwrap_or_default();
-                output::note(&format!("back at version {version}, {} chunks", data["total_chunks"]));
+                let version = &envelope.meta.index_version;
+                output::note(&format!("back at version {version}, {} chunks", data.total_chunks));
             })
         }
     }
 }
 
-/// One call down the one road; the answer is the tool's envelope.
-async fn call(backend: &mut Backend, tool: &str, args: Value) -> Result<Value, Failure> {
-    let Value::Object(args) = args else {
-        return Err(Failure::new(ErrorCode::InternalError, "the arguments of a tool must be an object"));
-    };
-    let params = ToolsCallParams { name: tool.to_owned(), args, ..ToolsCallParams::default() };
-    let result = backend.call::<ToolsCall>(&params, None).await?.result;
-    match (result.error.clone(), result.data.clone()) {
+/// One call of a notes tool down the one road.
+async fn call<T: NotesTool>(backend: &mut Backend, input: &T::Input) -> Result<Envelope<T::Data>, Failure> {
+    read::<T>(backend.call::<ToolsCall>(&request::<T>(input)?, None).await?.result)
+}
+
+/// A call of a notes tool, as `tools.call` takes it.
+pub(super) fn request<T: NotesTool>(input: &T::Input) -> Result<ToolsCallParams, Failure> {
+    match serde_json::to_value(input) {
+        Ok(Value::Object(args)) => Ok(ToolsCallParams { name: T::NAME.to_owned(), args, ..ToolsCallParams::default() }),
+        Ok(_) => Err(Failure::new(ErrorCode::InternalError, "the arguments of a tool must be an object")),
+        Err(error) => Err(Failure::new(ErrorCode::InternalError, format!("the arguments cannot be written: {error}"))),
+    }
+}
+
+/// What a notes tool answered.
+pub(super) fn read<T: NotesTool>(result: ToolResult) -> Result<Envelope<T::Data>, Failure> {
+    let result = result.into_parts();
+    match (result.error, result.data) {
         (Some(error), _) => Err(error),
-        (None, Some(data)) => Ok(Value::Object(data)),
+        (None, Some(data)) => serde_json::from_value(Value::Object(data)).map_err(|error| unread(T::NAME, &error)),
         (None, None) => Err(Failure::new(ErrorCode::InternalError, "the tool answered nothing")),
     }
 }
 
+/// Starts a job, or does what a mode stands for.
+async fn start(backend: &mut Backend, mode: Mode) -> Result<Envelope<index::Data>, Failure> {
+    call::<Index>(backend, &index::Input { mode, wait_ms: None }).await
+}
+
+/// How the notes stand now.
+async fn look(backend: &mut Backend) -> Result<Envelope<status::Data>, Failure> {
+    call::<Status>(backend, &status::Input::default()).await
+}
+
 /// Prints the envelope as JSON, or what is in it; says what is wrong; ends with the matching code.
-fn finish(global: &Global, envelope: &Value, show: impl FnOnce(&Value)) -> Outcome {
-    let has_data = !envelope["data"].is_null();
+fn finish<T: Serialize>(global: &Global, envelope: &Envelope<T>, show: impl FnOnce(&T)) -> Outcome {
     if global.json {
         output::json(envelope);
     } else {
-        if has_data {
-            show(&envelope["data"]);
+        if let Some(data) = &envelope.data {
+            show(data);
         }
         tell_problem(global, envelope);
     }
-    Ok(if has_data && envelope["status"] != "unavailable" { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
+    Ok(if is_failed(envelope) { ExitCode::from(output::FAILED) } else { ExitCode::SUCCESS })
 }
 
-fn tell_problem(global: &Global, envelope: &Value) {
-    let error = &envelope["error"];
-    if error.is_null() || (global.quiet && envelope["status"] != "unavailable" && !envelope["data"].is_null()) {
+fn is_failed<T>(envelope: &Envelope<T>) -> bool {
+    envelope.status == Health::Unavailable || envelope.data.is_none()
+}
+
+fn tell_problem<T>(global: &Global, envelope: &Envelope<T>) {
+    let Some(problem) = &envelope.error else { return };
+    let failed = is_failed(envelope);
+    if global.quiet && !failed {
         return;
     }
     let paint = Paint::stderr();
-    let text = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
-    let word = envelope["status"].as_str().unwrap_or_default();
-    let failed = word == "unavailable" || envelope["data"].is_null();
-    let word = if failed { paint.red("error:") } else { paint.yellow(&format!("{word}:")) };
-    output::note(&format!("{word} {} [{}]", plain(&text("message")), text("code")));
+    let word = if failed { paint.red("error:") } else { paint.yellow(&format!("{}:", envelope.status.as_str())) };
+    output::note(&format!("{word} {} [{}]", plain(&problem.message), output::word(&problem.code)));
     // The suggestion is for an agent; who types is the user.
-    let hint = match text("code").as_str() {
-        "SENSITIVE_FILTERED" => "Add --confirm-sensitive to see them.".to_owned(),
-        _ => text("suggestion"),
+    let hint = match problem.code {
+        ProblemCode::SensitiveFiltered => "Add --confirm-sensitive to see them.",
+        _ => &problem.suggestion,
     };
     output::note(&format!("{} {hint}", paint.bold("hint:")));
 }
@@ -117,14 +162,15 @@ async fn index(global: &Global, backend: &mut Backend, args: &IndexArgs) -> Outc
             .suggest("Start one with `toolyard up`."));
     }
     let mode = match (args.full, args.rebuild) {
-        (_, true) => "reindex",
-        (true, false) => "full",
-        (false, false) => "sync",
+        (_, true) => Mode::Reindex,
+        (true, false) => Mode::Full,
+        (false, false) => Mode::Sync,
     };
     let progress = IndexProgress::new(global);
     let mut envelope = loop {
-        let envelope = call(backend, "obsidian_rag_index", json!({"mode": mode})).await?;
-        if envelope["data"].is_null() || envelope["data"]["started"] == true {
+        let envelope = start(backend, mode).await?;
+        let Some(data) = &envelope.data else { break envelope };
+        if data.started {
             break envelope;
         }
         // The job that runs does something else, or may have passed what changed already.
@@ -138,76 +184,77 @@ async fn index(global: &Global, backend: &mut Backend, args: &IndexArgs) -> Outc
         if !global.quiet {
             output::note("another job is indexing; waiting for its end");
         }
-        ended(backend, &envelope["data"]["job_id"], &progress).await?;
+        ended(backend, data.job_id.as_deref(), &progress).await?;
     };
     if args.detach {
         return finish(global, &envelope, |_| output::note("indexing in the running Toolyard"));
     }
-    if envelope["data"]["state"] == "running" {
-        let mut status = ended(backend, &envelope["data"]["job_id"], &progress).await?;
-        let job = status["data"]["job"].take();
-        for key in ["status", "error", "meta"] {
-            envelope[key] = status[key].take();
-        }
-        for key in
-            ["state", "indexed_files", "removed_files", "embedded_chunks", "duration_ms", "errors", "error_count"]
-        {
-            envelope["data"][key] = job[key].clone();
-        }
-        envelope["data"]["total_chunks"] = status["data"]["total_chunks"].take();
+    if let Some(data) = envelope.data.as_mut().filter(|data| data.state == JobState::Running.as_str()) {
+        let (job, ended) = ended(backend, data.job_id.as_deref(), &progress).await?;
+        data.state = job.state.as_str().to_owned();
+        data.indexed_files = job.indexed_files;
+        data.removed_files = job.removed_files;
+        data.embedded_chunks = job.embedded_chunks;
+        data.duration_ms = job.duration_ms;
+        data.errors = job.errors;
+        data.error_count = job.error_count;
+        data.total_chunks = ended.data.map_or(0, |data| data.total_chunks);
+        (envelope.status, envelope.error, envelope.meta) = (ended.status, ended.error, ended.meta);
     }
     progress.finish();
-    let failed = envelope["data"]["state"] != "done";
-    let outcome = finish(global, &envelope, |data| {
-        let seconds = data["duration_ms"].as_f64().unwrap_or(0.0) / 1e3;
-        output::note(&format!(
-            "{}: {} notes indexed, {} removed, {} chunks in all, {seconds:.1} s",
-            data["state"].as_str().unwrap_or_default(),
-            data["indexed_files"],
-            data["removed_files"],
-            data["total_chunks"],
-        ));
-        for error in data["errors"].as_array().into_iter().flatten().take(SHOWN_ERRORS) {
-            let text = |key: &str| plain(error[key].as_str().unwrap_or_default());
-            output::note(&format!("  {}: {}", text("file"), text("message")));
-        }
-        let more = data["error_count"].as_u64().unwrap_or(0).saturating_sub(SHOWN_ERRORS as u64);
-        if more > 0 {
-            output::note(&format!("  and {more} more; `toolyard vault status --files failed` and `skipped` list them"));
-        }
-    })?;
-    Ok(if failed { ExitCode::from(output::FAILED) } else { outcome })
+    let is_done = envelope.data.as_ref().is_some_and(|data| data.state == JobState::Done.as_str());
+    let outcome = finish(global, &envelope, show_job)?;
+    Ok(if is_done { outcome } else { ExitCode::from(output::FAILED) })
 }
 
-/// Waits for the end of a job, by its id: another one may run by then. The answer is the status, with the job in it.
-async fn ended(backend: &mut Backend, id: &Value, progress: &IndexProgress) -> Result<Value, Failure> {
+fn show_job(data: &index::Data) {
+    let seconds = data.duration_ms as f64 / 1e3;
+    output::note(&format!(
+        "{}: {} notes indexed, {} removed, {} chunks in all, {seconds:.1} s",
+        data.state, data.indexed_files, data.removed_files, data.total_chunks,
+    ));
+    for error in data.errors.iter().take(SHOWN_ERRORS) {
+        output::note(&format!("  {}: {}", plain(&error.file), plain(&error.message)));
+    }
+    let more = data.error_count.saturating_sub(SHOWN_ERRORS as u64);
+    if more > 0 {
+        output::note(&format!("  and {more} more; `toolyard vault status --files failed` and `skipped` list them"));
+    }
+}
+
+/// Waits for the end of a job, by its id: another one may run by then. The answer is the job, and the status with it.
+async fn ended(
+    backend: &mut Backend,
+    id: Option<&str>,
+    progress: &IndexProgress,
+) -> Result<(Job, Envelope<status::Data>), Failure> {
+    let input = status::Input { job_id: id.map(str::to_owned), wait_ms: Some(WAIT_MS), ..status::Input::default() };
     loop {
-        let status = call(backend, "obsidian_rag_status", json!({"job_id": id, "wait_ms": WAIT_MS})).await?;
-        let job = &status["data"]["job"];
-        if job.is_null() {
+        let mut status = call::<Status>(backend, &input).await?;
+        let Some(job) = status.data.as_mut().and_then(|data| data.job.take()) else {
             return Err(Failure::new(ErrorCode::NotFound, "the job is not known any more")
                 .suggest("See `toolyard vault status`, and index again."));
-        }
-        progress.show(job["done_files"].as_u64().unwrap_or(0), job["total_files"].as_u64().unwrap_or(0));
-        if job["state"] != "running" {
-            return Ok(status);
+        };
+        progress.show(job.done_files, job.total_files);
+        if job.state != JobState::Running {
+            return Ok((job, status));
         }
     }
 }
 
 /// Stops the job that runs, wherever it does. Nothing to stop is no failure; a job that does not stop is one.
 async fn cancel(global: &Global, backend: &mut Backend) -> Outcome {
-    let before = call(backend, "obsidian_rag_status", json!({})).await?;
-    let envelope = call(backend, "obsidian_rag_index", json!({"mode": "cancel"})).await?;
-    if envelope["data"].is_null() && !before["data"]["active_job"].is_null() {
+    let was_running = look(backend).await?.data.is_some_and(|data| data.active_job.is_some());
+    let envelope = start(backend, Mode::Cancel).await?;
+    if envelope.data.is_none() && was_running {
         return finish(global, &envelope, |_| {});
     }
-    let state = envelope["data"]["state"].as_str().unwrap_or_default();
-    let word = match (before["data"]["active_job"].is_null(), state) {
+    let state = envelope.data.as_ref().map(|data| data.state.as_str()).unwrap_or_default();
+    let word = match (was_running, state) {
         (_, "running") => "the job has not stopped yet",
-        (true, _) => "no job was running",
-        (false, "cancelled") => "stopped; the next job goes on there",
-        (false, _) => "the job had ended already",
+        (false, _) => "no job was running",
+        (true, "cancelled") => "stopped; the next job goes on there",
+        (true, _) => "the job had ended already",
     };
     if global.json {
         output::json(&envelope);
@@ -218,37 +265,26 @@ async fn cancel(global: &Global, backend: &mut Backend) -> Outcome {
 }
 
 async fn search(global: &Global, backend: &mut Backend, args: SearchArgs) -> Outcome {
-    let mut asked = json!({"query": args.query.join(" "), "max_results": args.limit, "explain": args.explain});
-    if !args.folder.is_empty() {
-        asked["directory_filter"] = json!(args.folder);
-    }
-    if !args.tag.is_empty() {
-        asked["tags"] = json!(args.tag);
-    }
-    if args.from.is_some() || args.to.is_some() {
-        let mut range = json!({});
-        for (key, day) in [("from", &args.from), ("to", &args.to)] {
-            if let Some(day) = day {
-                range[key] = json!(day);
-            }
-        }
-        asked["date_range"] = range;
-    }
-    if args.confirm_sensitive {
-        asked["confirm_sensitive"] = true.into();
-    }
-    let mut envelope = call(backend, "obsidian_rag_search", asked.clone()).await?;
-    if envelope["error"]["code"] == "INDEX_NOT_FOUND" && index_first(global, backend).await? {
-        envelope = call(backend, "obsidian_rag_search", asked).await?;
+    let date_range = (args.from.is_some() || args.to.is_some()).then_some(DateRange { from: args.from, to: args.to });
+    let input = search::Input {
+        query: args.query.join(" "),
+        max_results: Some(args.limit),
+        directory_filter: (!args.folder.is_empty()).then_some(args.folder),
+        date_range,
+        tags: (!args.tag.is_empty()).then_some(args.tag),
+        confirm_sensitive: args.confirm_sensitive.then_some(true),
+        explain: Some(args.explain),
+    };
+    let mut envelope = call::<Search>(backend, &input).await?;
+    let has_no_index = envelope.error.as_ref().is_some_and(|problem| problem.code == ProblemCode::IndexNotFound);
+    if has_no_index && index_first(global, backend).await? {
+        envelope = call::<Search>(backend, &input).await?;
     }
     finish(global, &envelope, |data| {
         let paint = Paint::stdout();
-        let results = data["results"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let mut lines = Vec::new();
-        for (number, result) in results.iter().enumerate() {
-            lines.push(shown(number + 1, result, paint));
-        }
-        if results.is_empty() {
+        let lines: Vec<String> =
+            data.results.iter().enumerate().map(|(number, result)| shown(number + 1, result, paint)).collect();
+        if lines.is_empty() {
             output::note("nothing found");
         } else {
             output::data(&lines.join("\n"));
@@ -260,145 +296,93 @@ async fn search(global: &Global, backend: &mut Backend, args: SearchArgs) -> Out
 /// not for a second command. A script gets the envelope and decides. Answers whether there may be an index now.
 async fn index_first(global: &Global, backend: &mut Backend) -> Result<bool, Failure> {
     let progress = IndexProgress::new(global);
-    let status = call(backend, "obsidian_rag_status", json!({})).await?;
-    let mut job = status["data"]["active_job"]["id"].clone();
-    if job.is_null() {
-        if global.json {
-            return Ok(false);
-        }
-        let started = call(backend, "obsidian_rag_index", json!({"mode": "full"})).await?;
-        job = started["data"]["job_id"].clone();
-        if job.is_null() {
-            return Ok(false);
-        }
-    }
+    let running = look(backend).await?.data.and_then(|data| data.active_job);
+    let job = match running {
+        Some(job) => job.id,
+        None if global.json => return Ok(false),
+        None => match start(backend, Mode::Full).await?.data.and_then(|data| data.job_id) {
+            Some(id) => id,
+            None => return Ok(false),
+        },
+    };
     if !global.quiet {
         output::note("the vault has no index yet; it is being indexed");
     }
-    ended(backend, &job, &progress).await?;
+    ended(backend, Some(&job), &progress).await?;
     progress.finish();
     Ok(true)
 }
 
 /// One result for people.
-fn shown(number: usize, result: &Value, paint: Paint) -> String {
+fn shown(number: usize, result: &ResultItem, paint: Paint) -> String {
     // What stands in notes is anybody's: it is shown, and does nothing to the terminal.
-    let text = |key: &str| plain(result[key].as_str().unwrap_or_default());
-    let mut place = paint.bold(&text("source_file"));
-    if let Some(section) = result["section"].as_str() {
+    let mut place = paint.bold(&plain(&result.source_file));
+    if let Some(section) = &result.section {
         place.push_str(&format!(" › {}", plain(section)));
     }
-    let mut facts = vec![format!("{:.2}", result["score"].as_f64().unwrap_or(0.0))];
-    if result["kind"] == "memory" {
+    let mut facts = vec![format!("{:.2}", result.score)];
+    if result.kind == Kind::Memory {
         facts.push("remembered".to_owned());
     }
-    facts.extend(result["date"].as_str().map(plain));
-    let tags = result["tags"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    facts.extend(tags.map(|tag| format!("#{}", plain(tag))));
-    let mut out = format!("{number:>2}. {place}  {}\n    {}\n", paint.dim(&facts.join(" ")), text("snippet"));
-    let explain = &result["explain"];
-    if !explain.is_null() {
-        let part = |key: &str| {
-            let part = &explain[key];
-            format!("{key} {:.3} x {:.2}", part["part"].as_f64().unwrap_or(0.0), part["weight"].as_f64().unwrap_or(0.0))
-        };
-        let terms = |key: &str| {
-            let terms = explain[key].as_array().into_iter().flatten().filter_map(Value::as_str).map(plain);
-            terms.collect::<Vec<_>>().join(" ")
-        };
-        let parts = [part("full_text"), part("vector"), part("links")].join(" + ");
-        let mut told = format!("{parts}; terms: {}", terms("matched_terms"));
-        let repeated = terms("repeated_terms");
-        if !repeated.is_empty() {
-            told.push_str(&format!("; counted more than once: {repeated}"));
+    facts.extend(result.date.as_deref().map(plain));
+    facts.extend(result.tags.iter().map(|tag| format!("#{}", plain(tag))));
+    let mut out = format!("{number:>2}. {place}  {}\n    {}\n", paint.dim(&facts.join(" ")), plain(&result.snippet));
+    if let Some(explain) = &result.explain {
+        let part = |name: &str, part: &Part| format!("{name} {:.3} x {:.2}", part.part, part.weight);
+        let terms = |terms: &[String]| terms.iter().map(|term| plain(term)).collect::<Vec<_>>().join(" ");
+        let parts =
+            [part("full_text", &explain.full_text), part("vector", &explain.vector), part("links", &explain.links)];
+        let mut line = format!("{}; terms: {}", parts.join(" + "), terms(&explain.matched_terms));
+        if !explain.repeated_terms.is_empty() {
+            line.push_str(&format!("; counted more than once: {}", terms(&explain.repeated_terms)));
         }
-        out.push_str(&format!("    {}\n", paint.dim(&told)));
+        out.push_str(&format!("    {}\n", paint.dim(&line)));
     }
     out
 }
 
-async fn status(
-    global: &Global,
-    backend: &mut Backend,
-    files: Option<FileStateArg>,
-    limit: usize,
-    offset: usize,
-) -> Outcome {
-    let mut asked = json!({});
-    if let Some(state) = files {
-        asked = json!({"files": state.word(), "limit": limit, "offset": offset});
-    }
-    let envelope = call(backend, "obsidian_rag_status", asked).await?;
-    finish(global, &envelope, |data| {
-        let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let row = |name: &str, value: String| vec![name.to_owned(), value];
-        let counts = &data["files"];
-        let mut rows = vec![
-            row("health", word(&data["plugin_health"])),
-            row(
-                "notes",
-                format!(
-                    "{} indexed, {} empty, {} skipped, {} failed",
-                    counts["indexed"], counts["empty"], counts["skipped"], counts["failed"]
-                ),
+fn show_status(global: &Global, data: &status::Data) {
+    let row = |name: &str, value: String| vec![name.to_owned(), value];
+    let counts = &data.files;
+    let mut rows = vec![
+        row("health", data.plugin_health.as_str().to_owned()),
+        row(
+            "notes",
+            format!(
+                "{} indexed, {} empty, {} skipped, {} failed",
+                counts.indexed, counts.empty, counts.skipped, counts.failed
             ),
-            row("chunks", data["total_chunks"].to_string()),
-            row("to be indexed", data["unindexed_files"].to_string()),
-            row("last sync", data["last_sync"].as_str().unwrap_or("never").to_owned()),
-        ];
-        if let Some(index) = data["index"].as_object() {
-            let memory = if index["vectors_in_memory"] == true { "in memory" } else { "on disk" };
-            rows.push(row(
-                "version",
-                format!(
-                    "{} of {}, {} kept",
-                    word(&index["version"]),
-                    word(&index["completed_at"]),
-                    index["versions_kept"]
-                ),
-            ));
-            rows.push(row(
-                "vectors",
-                format!("{}, {} dimensions, {memory}", word(&index["embedder"]), index["dimensions"]),
-            ));
-        }
-        rows.push(row(
-            "embedder",
-            format!("{} {}", word(&data["embedder"]["status"]), word(&data["embedder"]["id"])).trim_end().to_owned(),
-        ));
-        rows.push(row("Ollama", word(&data["ollama_status"])));
-        if let Some(job) = data["active_job"].as_object() {
-            rows.push(row("indexing", format!("{} of {} notes", job["done_files"], job["total_files"])));
-        }
-        output::data(&output::table(&rows));
-        let list: Vec<Vec<String>> = data["file_list"]["files"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|file| {
-                vec![
-                    word(&file["state"]),
-                    plain(&word(&file["path"])),
-                    plain(file["reason"].as_str().unwrap_or_default()),
-                ]
-            })
-            .collect();
-        if !list.is_empty() {
-            output::data(&output::table(&list));
-        }
-        if let Some(list) = data["file_list"].as_object()
-            && !global.quiet
-        {
-            output::note(&page(list));
-        }
-    })
+        ),
+        row("chunks", data.total_chunks.to_string()),
+        row("to be indexed", data.unindexed_files.to_string()),
+        row("last sync", data.last_sync.clone().unwrap_or_else(|| "never".to_owned())),
+    ];
+    if let Some(index) = &data.index {
+        let memory = if index.vectors_in_memory { "in memory" } else { "on disk" };
+        let version = format!("{} of {}, {} kept", index.version, index.completed_at, index.versions_kept);
+        rows.push(row("version", version));
+        rows.push(row("vectors", format!("{}, {} dimensions, {memory}", index.embedder, index.dimensions)));
+    }
+    rows.push(row("embedder", format!("{} {}", data.embedder.status, data.embedder.id).trim_end().to_owned()));
+    rows.push(row("Ollama", data.ollama_status.clone()));
+    if let Some(job) = &data.active_job {
+        rows.push(row("indexing", format!("{} of {} notes", job.done_files, job.total_files)));
+    }
+    output::data(&output::table(&rows));
+    let Some(list) = &data.file_list else { return };
+    let files: Vec<Vec<String>> =
+        list.files.iter().map(|file| vec![file.state.clone(), plain(&file.path), plain(&file.reason)]).collect();
+    if !files.is_empty() {
+        output::data(&output::table(&files));
+    }
+    if !global.quiet {
+        output::note(&page(list));
+    }
 }
 
 /// Which of the files were listed, and how to see the next ones.
-fn page(list: &serde_json::Map<String, Value>) -> String {
-    let number = |key: &str| list.get(key).and_then(Value::as_u64).unwrap_or(0);
-    let shown = list.get("files").and_then(Value::as_array).map_or(0, Vec::len) as u64;
-    let (total, first) = (number("total"), number("offset"));
+fn page(list: &FileList) -> String {
+    let (total, first, shown) = (list.total, list.offset, list.files.len());
     let next = first + shown;
     if first == 0 && next >= total {
         format!("{total} files")
@@ -423,30 +407,31 @@ async fn watch(global: &Global, backend: &mut Backend) -> Outcome {
             output::note("watching the vault; ctrl-c to stop");
         }
     }
-    let mut last = Value::Null;
+    // The last job that was told; `None` before the first look.
+    let mut told: Option<Option<String>> = None;
     loop {
-        let envelope = call(backend, "obsidian_rag_status", json!({})).await?;
-        if last.is_null() && envelope["error"]["code"] == "INDEX_NOT_FOUND" {
+        let envelope = look(backend).await?;
+        let has_no_index = envelope.error.is_some_and(|problem| problem.code == ProblemCode::IndexNotFound);
+        if told.is_none() && has_no_index {
             output::note("no index yet: indexing");
-            call(backend, "obsidian_rag_index", json!({"mode": "full"})).await?;
+            start(backend, Mode::Full).await?;
         }
-        let job = envelope["data"]["last_job"].clone();
-        if !job.is_null() && job["id"] != last["id"] {
+        let job = envelope.data.and_then(|data| data.last_job);
+        if let Some(job) = job.as_ref().filter(|job| told.as_ref().and_then(Option::as_deref) != Some(&job.id)) {
             if global.json {
-                output::json(&job);
+                output::json(job);
             } else {
-                let word = |key: &str| job[key].as_str().unwrap_or_default().to_owned();
                 output::data(&format!(
                     "{} {}: {} indexed, {} removed, {} ms",
-                    word("ended_at"),
-                    word("state"),
-                    job["indexed_files"],
-                    job["removed_files"],
-                    job["duration_ms"]
+                    job.ended_at.map(|time| time.to_string()).unwrap_or_default(),
+                    job.state.as_str(),
+                    job.indexed_files,
+                    job.removed_files,
+                    job.duration_ms
                 ));
             }
         }
-        last = if job.is_null() { json!({}) } else { job };
+        told = Some(job.map(|job| job.id));
         tokio::time::sleep(WATCH_EVERY).await;
     }
 }
@@ -454,34 +439,52 @@ async fn watch(global: &Global, backend: &mut Backend) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toolyard_knowledge::tools::{search::Explanation, status::FileData};
 
     #[test]
     fn a_page_of_files_says_what_is_missing() {
         let told = |total: usize, offset: usize, shown: usize| {
-            let list = json!({"total": total, "offset": offset, "files": vec![0; shown]});
-            page(list.as_object().unwrap())
+            let file = || FileData { path: String::new(), state: String::new(), reason: String::new(), chunks: 0 };
+            page(&FileList { total, offset, files: std::iter::repeat_with(file).take(shown).collect() })
         };
         assert_eq!(told(6_500, 0, 100), "100 of 6500 files; --offset 100 for the next ones");
         assert_eq!(told(6_500, 6_400, 100), "100 of 6500 files, the last ones");
         assert_eq!(told(3, 0, 3), "3 files");
     }
 
+    fn result(explain: Option<Explanation>) -> ResultItem {
+        ResultItem {
+            chunk_text: String::new(),
+            score: 1.0,
+            source_file: "a\u{1b}[31m.md".to_owned(),
+            section: Some("b\u{7}".to_owned()),
+            date: None,
+            tags: vec!["e\u{9b}".to_owned()],
+            chunk_index: 0,
+            kind: Kind::Note,
+            title: String::new(),
+            snippet: "c\u{1b}[2Jd".to_owned(),
+            byte_range: None,
+            explain,
+        }
+    }
+
     #[test]
     fn a_result_shows_what_a_note_says_and_nothing_else() {
-        let result = json!({"source_file": "a\u{1b}[31m.md", "section": "b\u{7}", "snippet": "c\u{1b}[2Jd", "score": 1.0,
-            "tags": ["e\u{9b}"], "date": null});
-        let shown = shown(1, &result, Paint::stdout());
+        let shown = shown(1, &result(None), Paint::stdout());
         assert!(!shown.replace('\n', "").contains(char::is_control), "{shown:?}");
     }
 
     #[test]
     fn an_explanation_names_the_terms_that_the_question_repeats() {
-        let explained = |repeated: Value| {
-            let explain = json!({"matched_terms": ["boat", "sail"], "repeated_terms": repeated});
-            let result = json!({"source_file": "a.md", "snippet": "b", "score": 1.0, "explain": explain});
-            shown(1, &result, Paint::stdout())
+        let part = || Part { raw: None, part: 0.0, weight: 0.0 };
+        let explained = |repeated_terms: Vec<String>| {
+            let matched_terms = vec!["boat".to_owned(), "sail".to_owned()];
+            let explain =
+                Explanation { full_text: part(), vector: part(), links: part(), matched_terms, repeated_terms };
+            shown(1, &result(Some(explain)), Paint::stdout())
         };
-        assert!(explained(json!(["boat"])).contains("terms: boat sail; counted more than once: boat"));
-        assert!(!explained(json!([])).contains("counted more than once"));
+        assert!(explained(vec!["boat".to_owned()]).contains("terms: boat sail; counted more than once: boat"));
+        assert!(!explained(Vec::new()).contains("counted more than once"));
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     },
     sessions,
     store::{
+        account::Account,
         fs::{self, Listing, Mode},
         memory::parse_time,
         resources::{self, NewResource, TagMode},
@@ -30,7 +31,7 @@ use crate::{
 use http::{Method, StatusCode, header};
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The version of the interface that is spoken.
 const VERSION: &str = "0.5.2";
@@ -169,32 +170,7 @@ fn files(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
     let account = ask.store.account(&ask.who)?;
     let mut query = Params::query(ask.query);
     match (ask.method.as_str(), rest) {
-        ("GET", ["ls" | "tree"]) => {
-            let tree = rest == ["tree"];
-            let uri = query.text("uri").unwrap_or_else(|| crate::store::uri::SCHEME.to_owned());
-            let output = query.one_of("output", &["agent", "original"]).unwrap_or("agent");
-            let style = match (query.flag("simple").unwrap_or_default(), output) {
-                (true, _) => RowStyle::Simple,
-                (false, "original") => RowStyle::Original,
-                (false, _) => RowStyle::Agent,
-            };
-            let limit = query.integer("limit", 1);
-            let defaults = Listing::default();
-            let abstracts = query.integer("abs_limit", 0).map(usize_of).or(defaults.abstracts);
-            let how = Listing {
-                recursive: tree || query.flag("recursive").unwrap_or_default(),
-                abstracts: abstracts.filter(|_| style == RowStyle::Agent),
-                hidden: query.flag("show_all_hidden").unwrap_or_default(),
-                node_limit: limit.or(query.integer("node_limit", 1)).map_or(defaults.node_limit, usize_of),
-                offset: query.integer("offset", 0).map_or(0, usize_of),
-                level_limit: query.integer("level_limit", 1).map_or(if tree { 3 } else { usize::MAX }, usize_of),
-            };
-            query.finish()?;
-            let place = Place::parse(&uri, &ask.who)?;
-            let (entries, more) = fs::list(&account, &ask.who, &place, &how)?;
-            let rows: Vec<Row> = entries.into_iter().map(|entry| Row::new(entry, style, how.recursive)).collect();
-            Ok(Answer::Listed(shapes::value(rows)?, more))
-        }
+        ("GET", ["ls" | "tree"]) => list(ask, &account, &mut query, rest == ["tree"]),
         ("GET", ["stat"]) => {
             let uri = query.required("uri");
             query.finish()?;
@@ -235,29 +211,59 @@ fn files(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             fs::mv(&account, &from, &to)?;
             Answer::full(MovedShape { from: from.to_string(), to: to.to_string() })
         }
-        ("DELETE", []) => {
-            let uri = query.required("uri");
-            let recursive = query.flag("recursive").unwrap_or_default();
-            query.finish()?;
-            let place = Place::parse(&uri, &ask.who)?;
-            let names: Vec<&str> = place.names().iter().map(String::as_str).collect();
-            let count = match names.as_slice() {
-                ["user", _, "sessions", id] if recursive && sessions::describe(&account, &ask.who, id).is_ok() => {
-                    sessions::delete(&account, &ask.who, id)?;
-                    1
-                }
-                _ => fs::remove(&account, &place, recursive)?,
-            };
-            Answer::full(RemovedShape {
-                name: None,
-                uri: place.to_string(),
-                root_uri: None,
-                estimated_deleted_count: count,
-                task_id: Some(done(ask, "fs_delete", &place.to_string())),
-            })
-        }
+        ("DELETE", []) => remove(ask, &account, &mut query),
         _ => Err(no_route(ask)),
     }
+}
+
+/// `ls`, and `tree` the same as deep as it goes.
+fn list(ask: &Ask<'_>, account: &Arc<Account>, query: &mut Params, tree: bool) -> Result<Answer> {
+    let uri = query.text("uri").unwrap_or_else(|| crate::store::uri::SCHEME.to_owned());
+    let output = query.one_of("output", &["agent", "original"]).unwrap_or("agent");
+    let style = match (query.flag("simple").unwrap_or_default(), output) {
+        (true, _) => RowStyle::Simple,
+        (false, "original") => RowStyle::Original,
+        (false, _) => RowStyle::Agent,
+    };
+    let limit = query.integer("limit", 1);
+    let defaults = Listing::default();
+    let abstracts = query.integer("abs_limit", 0).map(usize_of).or(defaults.abstracts);
+    let how = Listing {
+        recursive: tree || query.flag("recursive").unwrap_or_default(),
+        abstracts: abstracts.filter(|_| style == RowStyle::Agent),
+        hidden: query.flag("show_all_hidden").unwrap_or_default(),
+        node_limit: limit.or(query.integer("node_limit", 1)).map_or(defaults.node_limit, usize_of),
+        offset: query.integer("offset", 0).map_or(0, usize_of),
+        level_limit: query.integer("level_limit", 1).map_or(if tree { 3 } else { usize::MAX }, usize_of),
+    };
+    query.finish()?;
+    let place = Place::parse(&uri, &ask.who)?;
+    let (entries, more) = fs::list(account, &ask.who, &place, &how)?;
+    let rows: Vec<Row> = entries.into_iter().map(|entry| Row::new(entry, style, how.recursive)).collect();
+    Ok(Answer::Listed(shapes::value(rows)?, more))
+}
+
+/// Removes a file, a folder or a session.
+fn remove(ask: &Ask<'_>, account: &Arc<Account>, query: &mut Params) -> Result<Answer> {
+    let uri = query.required("uri");
+    let recursive = query.flag("recursive").unwrap_or_default();
+    query.finish()?;
+    let place = Place::parse(&uri, &ask.who)?;
+    let names: Vec<&str> = place.names().iter().map(String::as_str).collect();
+    let count = match names.as_slice() {
+        ["user", _, "sessions", id] if recursive && sessions::describe(account, &ask.who, id).is_ok() => {
+            sessions::delete(account, &ask.who, id)?;
+            1
+        }
+        _ => fs::remove(account, &place, recursive)?,
+    };
+    Answer::full(RemovedShape {
+        name: None,
+        uri: place.to_string(),
+        root_uri: None,
+        estimated_deleted_count: count,
+        task_id: Some(done(ask, "fs_delete", &place.to_string())),
+    })
 }
 
 /// A task that was over before its id was told.

@@ -13,6 +13,7 @@ use crate::{
         autocommit::{self, AutoCommit, Policy, PolicyPatch},
         externalise,
     },
+    store::account::Account,
     wire::{
         given,
         shapes::{
@@ -23,6 +24,7 @@ use crate::{
 };
 use serde::Serialize;
 use serde_json::Value;
+use std::sync::Arc;
 
 /// A message as a client sends it.
 struct GivenMessage {
@@ -107,24 +109,7 @@ pub(super) fn answer(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             let listed = sessions::list(&account, who)?;
             Answer::full(listed.into_iter().map(ListedSessionShape::from).collect::<Vec<_>>())
         }
-        ("POST", []) => {
-            let mut body = Params::body(ask.body)?;
-            let id = body.text("session_id").unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
-            let told = body.object("auto_commit_policy");
-            body.accept(&["telemetry"]);
-            body.refuse(&["memory_policy", "memory_extraction_config"]);
-            body.finish()?;
-            let policy = told.map(policy).transpose()?;
-            if let Some(patch) = &policy {
-                AutoCommit::default().with(patch)?;
-            }
-            sessions::create(&account, who, &id)?;
-            let set = match policy {
-                Some(patch) => autocommit::configure(&account, who, &id, &Policy::Merge(patch))?,
-                None => None,
-            };
-            Answer::full(NewSessionShape::new(who, &id, set))
-        }
+        ("POST", []) => create(ask, &account),
         ("GET", [id]) => {
             let create = query.flag("auto_create").unwrap_or_default();
             query.finish()?;
@@ -147,61 +132,9 @@ pub(super) fn answer(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             commit_when_full(ask, id)?;
             Answer::full(added)
         }
-        ("POST", [id, "messages", "batch"]) => {
-            let mut body = Params::body(ask.body)?;
-            let all = body.list("messages").unwrap_or_default();
-            body.accept(&["telemetry"]);
-            if all.is_empty() {
-                body.whole("'messages' must hold at least one message");
-            }
-            body.finish()?;
-            let mut read = Vec::new();
-            for message in &all {
-                read.push(GivenMessage::read(&mut Params::body(message.to_string().as_bytes())?)?);
-            }
-            // What is wrong with one of them is found before any is taken.
-            let messages = read.into_iter().map(GivenMessage::message).collect::<Result<Vec<_>>>()?;
-            let session = sessions::add_messages(&account, who, id, &messages)?;
-            commit_when_full(ask, id)?;
-            Answer::full(BatchShape { session, added: messages.len() })
-        }
-        ("PATCH", [id, "config"]) => {
-            let mut body = Params::body(ask.body)?;
-            let off = body.is_null("auto_commit_policy");
-            let told = body.object("auto_commit_policy");
-            body.accept(&["telemetry"]);
-            body.refuse(&["memory_extraction_config"]);
-            body.finish()?;
-            let policy = match told {
-                Some(told) => Policy::Merge(policy(told)?),
-                None if off => Policy::Off,
-                None => Policy::Same,
-            };
-            Answer::full(SessionConfigShape::new(id, autocommit::configure(&account, who, id, &policy)?))
-        }
-        ("POST", [id, "commit"]) => {
-            let mut body = Params::body(ask.body)?;
-            let keep = body.integer("keep_recent_count", 0).unwrap_or_default();
-            let turns = body.integer("keep_recent_turn_count", 0);
-            let budget = body.one_of("retention_mode", &["", "message_count", "turn_budget"]) == Some("turn_budget");
-            let reset = body.flag("reset_context").unwrap_or_default();
-            let summary = body.flag("enable_working_memory").unwrap_or_default();
-            let wait = body.flag("wait").unwrap_or_default() || query.flag("wait").unwrap_or_default();
-            body.accept(&["telemetry"]);
-            body.finish()?;
-            query.finish()?;
-            if keep > 1000 {
-                return Err(archive::bad_keep(keep));
-            }
-            sessions::check_id(id)?;
-            let retain = if budget || turns.is_some() {
-                Retain::turns(turns.map(usize_of))
-            } else {
-                Retain::last(usize_of(keep))
-            };
-            let commit = ask.store.commit(who, id, Retain { reset, ..retain }, wait)?;
-            Answer::short(CommitShape::new(commit, summary, reset))
-        }
+        ("POST", [id, "messages", "batch"]) => add_batch(ask, &account, id),
+        ("PATCH", [id, "config"]) => configure(ask, &account, id),
+        ("POST", [id, "commit"]) => commit(ask, &mut query, id),
         ("GET", [id, "context"]) => {
             let budget = query.integer("token_budget", 0).unwrap_or(128_000);
             query.finish()?;
@@ -212,35 +145,123 @@ pub(super) fn answer(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             Answer::full(ArchivesShape { archives: sessions::archives(&account, who, id)? })
         }
         ("GET", [id, "archives", name]) => Answer::full(sessions::archive(&account, who, id, name)?),
-        ("GET", [id, "tool-results"]) => {
+        ("GET", [id, "tool-results", rest @ ..]) => tool_results(ask, &account, id, rest),
+        _ => Err(no_route(ask)),
+    }
+}
+
+/// A new session.
+fn create(ask: &Ask<'_>, account: &Arc<Account>) -> Result<Answer> {
+    let mut body = Params::body(ask.body)?;
+    let id = body.text("session_id").unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
+    let told = body.object("auto_commit_policy");
+    body.accept(&["telemetry"]);
+    body.refuse(&["memory_policy", "memory_extraction_config"]);
+    body.finish()?;
+    let policy = told.map(policy).transpose()?;
+    if let Some(patch) = &policy {
+        AutoCommit::default().with(patch)?;
+    }
+    sessions::create(account, &ask.who, &id)?;
+    let set = match policy {
+        Some(patch) => autocommit::configure(account, &ask.who, &id, &Policy::Merge(patch))?,
+        None => None,
+    };
+    Answer::full(NewSessionShape::new(&ask.who, &id, set))
+}
+
+/// Several messages, all or none.
+fn add_batch(ask: &Ask<'_>, account: &Arc<Account>, id: &str) -> Result<Answer> {
+    let mut body = Params::body(ask.body)?;
+    let all = body.list("messages").unwrap_or_default();
+    body.accept(&["telemetry"]);
+    if all.is_empty() {
+        body.whole("'messages' must hold at least one message");
+    }
+    body.finish()?;
+    let mut read = Vec::new();
+    for message in &all {
+        read.push(GivenMessage::read(&mut Params::body(message.to_string().as_bytes())?)?);
+    }
+    // What is wrong with one of them is found before any is taken.
+    let messages = read.into_iter().map(GivenMessage::message).collect::<Result<Vec<_>>>()?;
+    let session = sessions::add_messages(account, &ask.who, id, &messages)?;
+    commit_when_full(ask, id)?;
+    Answer::full(BatchShape { session, added: messages.len() })
+}
+
+/// When a session is archived by itself.
+fn configure(ask: &Ask<'_>, account: &Arc<Account>, id: &str) -> Result<Answer> {
+    let mut body = Params::body(ask.body)?;
+    let off = body.is_null("auto_commit_policy");
+    let told = body.object("auto_commit_policy");
+    body.accept(&["telemetry"]);
+    body.refuse(&["memory_extraction_config"]);
+    body.finish()?;
+    let policy = match told {
+        Some(told) => Policy::Merge(policy(told)?),
+        None if off => Policy::Off,
+        None => Policy::Same,
+    };
+    Answer::full(SessionConfigShape::new(id, autocommit::configure(account, &ask.who, id, &policy)?))
+}
+
+/// Archives a session's messages.
+fn commit(ask: &Ask<'_>, query: &mut Params, id: &str) -> Result<Answer> {
+    let mut body = Params::body(ask.body)?;
+    let keep = body.integer("keep_recent_count", 0).unwrap_or_default();
+    let turns = body.integer("keep_recent_turn_count", 0);
+    let budget = body.one_of("retention_mode", &["", "message_count", "turn_budget"]) == Some("turn_budget");
+    let reset = body.flag("reset_context").unwrap_or_default();
+    let summary = body.flag("enable_working_memory").unwrap_or_default();
+    let wait = body.flag("wait").unwrap_or_default() || query.flag("wait").unwrap_or_default();
+    body.accept(&["telemetry"]);
+    body.finish()?;
+    query.finish()?;
+    if keep > 1000 {
+        return Err(archive::bad_keep(keep));
+    }
+    sessions::check_id(id)?;
+    let retain =
+        if budget || turns.is_some() { Retain::turns(turns.map(usize_of)) } else { Retain::last(usize_of(keep)) };
+    let commit = ask.store.commit(&ask.who, id, Retain { reset, ..retain }, wait)?;
+    Answer::short(CommitShape::new(commit, summary, reset))
+}
+
+/// Large results of tools that a session keeps apart.
+fn tool_results(ask: &Ask<'_>, account: &Arc<Account>, id: &str, rest: &[&str]) -> Result<Answer> {
+    let who = &ask.who;
+    let mut query = Params::query(ask.query);
+    match rest {
+        [] => {
             let tool = query.text("tool_name");
             let limit = query.integer("limit", 1).unwrap_or(50);
             query.finish()?;
             sessions::check_id(id)?;
-            let mut tool_results = externalise::list(&account, who, id, tool.as_deref(), usize_of(limit))?;
+            let mut tool_results = externalise::list(account, who, id, tool.as_deref(), usize_of(limit))?;
             for result in &mut tool_results {
                 // The form that the plugin reads back.
                 result.storage_uri = externalise::reference(id, &result.tool_result_id);
             }
             Answer::full(ResultsShape { tool_results })
         }
-        ("GET", [id, "tool-results", name]) => {
+        [name] => {
             let offset = query.integer("offset", 0).unwrap_or_default();
             let limit = query.integer("limit", -1).unwrap_or(20_000);
             let meta = query.flag("include_metadata").unwrap_or(true);
             query.finish()?;
             sessions::check_id(id)?;
-            let (output, metadata) = externalise::load(&account, who, id, name)?;
+            let (output, metadata) = externalise::load(account, who, id, name)?;
             let chunk = externalise::read(name, &output, usize_of(offset), limit);
             Answer::full(ChunkShape { chunk, metadata: meta.then_some(metadata) })
         }
-        ("GET", [id, "tool-results", name, "search"]) => {
+        [name, "search"] => {
             let words = query.required("q");
             let limit = query.integer("limit", 1).unwrap_or(20);
             let around = query.integer("context_chars", 0).unwrap_or(300);
             query.finish()?;
             sessions::check_id(id)?;
-            let (output, _) = externalise::load(&account, who, id, name)?;
+            let (output, _) = externalise::load(account, who, id, name)?;
             let matches = externalise::search(&output, &words, usize_of(limit), usize_of(around));
             Answer::full(MatchesShape { tool_result_id: name, matches })
         }

@@ -10,21 +10,22 @@ use crate::{
     },
     wire::compat::{Compat, Import},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ProcessedFile {
     path: String,
     parser: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct FailedFile {
     path: String,
     error: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct FolderMeta {
     file_count: usize,
     dir_name: String,
@@ -35,7 +36,7 @@ struct FolderMeta {
     skipped_files: Vec<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 enum ImportMeta {
     Folder(FolderMeta),
@@ -43,7 +44,7 @@ enum ImportMeta {
     File {},
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct MemoryLink {
     status: &'static str,
     session_id: String,
@@ -51,7 +52,7 @@ struct MemoryLink {
     archive_uri: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct WatchLink {
     task_id: String,
     to_uri: String,
@@ -59,7 +60,7 @@ struct WatchLink {
 }
 
 /// `POST /resources`.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct ImportShape {
     status: &'static str,
     errors: Vec<String>,

@@ -6,6 +6,7 @@ use crate::{
     store::{fs, uri::Identity},
     wire::compat::Compat,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -139,7 +140,7 @@ impl From<sessions::Listed> for ListedSessionShape {
 }
 
 /// `POST /sessions/{id}/commit`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct CommitShape {
     pub(super) session_id: String,
     pub(super) status: &'static str,

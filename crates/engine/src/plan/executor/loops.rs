@@ -144,7 +144,7 @@ impl Executor {
                 *slot = Value::Object(data.clone());
             }
         }
-        let results = serde_json::to_value(results).unwrap_or_default();
+        let results = crate::facts::written(results);
         self.outputs
             .insert(id.to_owned(), json!({"items": items, "results": results, "count": count, "okCount": ok_count}));
     }

@@ -49,6 +49,7 @@ impl Executor {
         parts.effects = None; // the parent had them, not this run
         parts.user_message = Some(format!("Taken over from run {parent}"));
         let blob = parts.data.as_ref().and_then(|data| {
+            // JSON that was read from a record can be written again.
             let json = serde_json::to_vec(data).unwrap_or_default();
             (json.len() > INLINE_BYTES).then(|| Blob::new(json))
         });
@@ -91,7 +92,8 @@ impl Executor {
         let Some(recorded) = recorded else { return Ok(()) };
         let iteration = self.iteration(compiled, step, index);
         let args = self.resolve(compiled, iteration.as_ref())?;
-        let hash = canonical::hash(&args).unwrap_or_default();
+        let hash = canonical::hash(&args)
+            .map_err(|e| Failure::new(ErrorCode::ReplayMismatch, format!("the arguments have no hash: {e}")))?;
         let resolved = hash.trim_start_matches("sha256:");
         if resolved == recorded {
             return Ok(());
