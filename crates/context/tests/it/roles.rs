@@ -3,6 +3,7 @@
 
 use crate::place::{Store, session};
 use serde_json::{Value, json};
+use std::{collections::HashMap, path::Path};
 use toolyard_context::wire::turns::{self, TurnMessage};
 
 /// Role and peer of each live message of a session.
@@ -19,12 +20,25 @@ async fn remembered_role(store: &Store, query: &str) -> Value {
     let ask = json!({"query": query, "context_type": "memory", "level": 2, "limit": 1});
     let found = store.post("/api/v1/search/find", ask).await.1;
     let uri = found["result"]["memories"][0]["uri"].as_str().unwrap_or_else(|| panic!("{found}")).to_owned();
-    let read = store.get(&format!("/api/v1/content/read?uri={uri}")).await.1;
-    let text =
-        read["result"].as_str().or_else(|| read["result"]["content"].as_str()).unwrap_or_else(|| panic!("{read}"));
+    // Clients are not shown what is noted beside a memory's text, so the file is read.
+    let text = memory_files(store.dir.path()).remove(uri.rsplit('/').next().unwrap()).unwrap_or_else(|| panic!("{uri}"));
     let noted = text.split("MEMORY_FIELDS").nth(1).unwrap_or_else(|| panic!("{text}"));
     let fields: Value = serde_json::from_str(noted.trim().trim_end_matches("-->").trim()).unwrap();
     fields["memory"]["role"].clone()
+}
+
+/// The memory files of a store, by name.
+fn memory_files(dir: &Path) -> HashMap<String, String> {
+    let mut files = HashMap::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(memory_files(&path));
+        } else if let Ok(text) = std::fs::read_to_string(&path) {
+            files.insert(path.file_name().unwrap().to_string_lossy().into_owned(), text);
+        }
+    }
+    files
 }
 
 fn some(role: &str, peer: Option<&str>) -> (String, Option<String>) {

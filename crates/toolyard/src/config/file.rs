@@ -332,6 +332,8 @@ pub struct RecordConfig {
     /// Where signed heads of the ledger are kept beside `state/heads.jsonl`, so that a rollback of this machine is found:
     /// the path of a file (a line is added), `git:` and the folder of a repository (a commit is made), or an address that
     /// begins with `https://` or `http://` (a POST is sent, which ntfy understands).
+    // The topic of an ntfy address is all that is needed to read it.
+    #[schemars(extend("x-secret" = "value"))]
     pub heads: Vec<String>,
     /// At most one head in this many seconds goes to each of these places.
     pub heads_every_seconds: u64,
