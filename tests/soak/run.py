@@ -74,7 +74,9 @@ def one(connection, rng, worker, number):
     if kind < 9:
         return connection.tool("vault.readFile", {"path": "Seed/%d.md" % rng.randrange(50)})
     if kind < 13:
-        return connection.tool("vault.writeFile", {"path": "Soak/%d-%d.md" % (worker, number % 40), "content": words})
+        path = "Soak/%d-%d.md" % (worker, number % 40)
+        args = {"path": path, "content": words, "collisionStrategy": "overwrite"}
+        return connection.tool("vault.writeFile", args)
     if kind == 13:
         return connection.tool("vault.searchText", {"query": rng.choice(WORDS)})
     if kind == 14:
