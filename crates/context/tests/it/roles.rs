@@ -21,7 +21,8 @@ async fn remembered_role(store: &Store, query: &str) -> Value {
     let found = store.post("/api/v1/search/find", ask).await.1;
     let uri = found["result"]["memories"][0]["uri"].as_str().unwrap_or_else(|| panic!("{found}")).to_owned();
     // Clients are not shown what is noted beside a memory's text, so the file is read.
-    let text = memory_files(store.dir.path()).remove(uri.rsplit('/').next().unwrap()).unwrap_or_else(|| panic!("{uri}"));
+    let text =
+        memory_files(store.dir.path()).remove(uri.rsplit('/').next().unwrap()).unwrap_or_else(|| panic!("{uri}"));
     let noted = text.split("MEMORY_FIELDS").nth(1).unwrap_or_else(|| panic!("{text}"));
     let fields: Value = serde_json::from_str(noted.trim().trim_end_matches("-->").trim()).unwrap();
     fields["memory"]["role"].clone()
