@@ -1,5 +1,5 @@
 //! Who said it is kept with every captured message and with the memories made from it, whichever door it came through:
-//! OpenViking's HTTP interface, `context.capture`, and the tool `memory_store`, which the bridge, MCP and hooks share.
+//! OpenViking's HTTP interface and `context.capture`.
 
 use crate::place::{Store, session};
 use serde_json::{Value, json};
@@ -84,12 +84,4 @@ async fn captured_turns_keep_role_and_peer() {
     assert_eq!(speakers(&store, &id).await, [some("user", None), some("assistant", Some("main"))]);
     assert_eq!(store.post(&format!("/api/v1/sessions/{id}/commit?wait=true"), json!({})).await.0, 200);
     assert_eq!(remembered_role(&store, "which language do I prefer, TypeScript?").await, "user");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_tool_of_bridge_mcp_and_hooks_keeps_the_role() {
-    let store = Store::new();
-    let args = json!({"text": "I prefer dark mode.", "role": "user"});
-    store.tool(&session(), "memory_store", args).await.unwrap();
-    assert_eq!(remembered_role(&store, "dark mode").await, "user");
 }

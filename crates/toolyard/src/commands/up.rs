@@ -11,7 +11,7 @@ use serde_json::json;
 use std::{net::SocketAddr, process::ExitCode, sync::Arc};
 use tokio::{
     net::TcpListener,
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
 };
 use tokio_util::sync::CancellationToken;
 use toolyard_client::local::LocalSecret;
@@ -40,6 +40,7 @@ fn allow_many_files() {
 
 pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     allow_many_files();
+    let mut signals = Signals::listen()?;
     let resolved = config::resolve(global)?;
     let home = resolved.home.clone();
     home.create().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
@@ -122,7 +123,7 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         .await
         .map_err(|e| Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.mcp_socket().display())))?;
     let client = Client::owner(home::user_name()).with_approvals(yard.mcp.client_approvals);
-    let stopped_early = meet_plugins(&yard).await?;
+    let stopped_early = meet_plugins(&yard, &mut signals).await?;
     let local_door = tokio::spawn(local::serve(socket, yard.service.clone(), owner.clone(), stop.clone()));
     let mcp_door = tokio::spawn(mcp::serve_local(mcp_socket, mcp_server, owner, client, stop.clone()));
     let scheme = if acceptor.is_some() { "https" } else { "http" };
@@ -153,8 +154,8 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
 
     if !stopped_early {
         tokio::select! {
-            ended = wait_for_signal() => ended?,
-            () = tidy_after_recovery(&yard) => wait_for_signal().await?,
+            () = signals.next() => {}
+            () = tidy_after_recovery(&yard) => signals.next().await,
         }
     }
     if !global.quiet {
@@ -191,7 +192,7 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
 
 /// Waits until the tools of plugins are in the catalog, so that they answer from the first moment. Answers whether somebody
 /// stopped us meanwhile.
-async fn meet_plugins(yard: &Yard) -> Result<bool, Failure> {
+async fn meet_plugins(yard: &Yard, signals: &mut Signals) -> Result<bool, Failure> {
     let connecting = yard.connect();
     tokio::select! {
         met = tokio::time::timeout(PLUGINS_MEET, connecting.plugins) => {
@@ -200,7 +201,7 @@ async fn meet_plugins(yard: &Yard) -> Result<bool, Failure> {
             }
             Ok(false)
         }
-        stopped = wait_for_signal() => stopped.map(|()| true),
+        () = signals.next() => Ok(true),
     }
 }
 
@@ -236,15 +237,38 @@ fn report_recovery(global: &Global, recovered: &toolyard_engine::plan::Recovered
     }
 }
 
-pub(super) async fn wait_for_signal() -> Result<(), Failure> {
-    let broken = |e: std::io::Error| Failure::new(ErrorCode::InternalError, format!("signals cannot be awaited: {e}"));
-    let mut terminate = signal(SignalKind::terminate()).map_err(broken)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(broken)?;
-    let mut hangup = signal(SignalKind::hangup()).map_err(broken)?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-        _ = hangup.recv() => {}
+/// The signals that stop the program. Listening begins once, before the start does anything slow: a signal that arrives
+/// while nobody awaits [`Signals::next`] is kept for it, and would be lost between two listeners.
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    pub(super) fn listen() -> Result<Self, Failure> {
+        let on = |kind| {
+            signal(kind)
+                .map_err(|error| Failure::new(ErrorCode::InternalError, format!("signals cannot be awaited: {error}")))
+        };
+        Ok(Self {
+            terminate: on(SignalKind::terminate())?,
+            interrupt: on(SignalKind::interrupt())?,
+            hangup: on(SignalKind::hangup())?,
+        })
     }
+
+    /// Answers when a signal to stop has arrived.
+    pub(super) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
+    }
+}
+
+pub(super) async fn wait_for_signal() -> Result<(), Failure> {
+    Signals::listen()?.next().await;
     Ok(())
 }

@@ -208,7 +208,7 @@ mod tests {
             let mut value = json!(text);
             for (depth, part) in path.split('.').rev().enumerate() {
                 value = match part {
-                    "*" if depth == 0 && mark == "argument" => json!([value]),
+                    "*" if depth == 0 && (mark == "argument" || path == "record.heads.*") => json!([value]),
                     "*" => json!({"some-name": value}),
                     key => json!({key: value}),
                 };
