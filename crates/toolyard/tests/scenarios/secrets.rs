@@ -103,6 +103,8 @@ clawhub = "https://ada:C4N4RY-clawhub-37@127.0.0.1:9/C4N4RY-clawhub-38/"
 config = {{ apiKey = "C4N4RY-plugin-31", deep = {{ list = ["C4N4RY-plugin-32"] }} }}
 [plugins.entries.some.grant]
 env = ["GITHUB_TOKEN"]
+[record]
+heads = ["http://127.0.0.1:9/C4N4RY-heads-39"]
 [log]
 level = "debug"
 "#
