@@ -147,9 +147,7 @@ fn take(path: &Path) -> std::io::Result<Option<File>> {
         }
     }
     // Between the opening and the lock somebody may have moved everything and removed it.
-    let is_same =
-        path.symlink_metadata().is_ok_and(|there| file.metadata().is_ok_and(|open| open.ino() == there.ino()));
-    Ok(is_same.then_some(file))
+    Ok(is_at(path, &file).then_some(file))
 }
 
 /// Moves what processes that are gone left in their journals into the database. With `keep`, the first of these journals
@@ -167,6 +165,9 @@ pub(crate) fn adopt(dir: &Path, db: &mut Connection, keep: bool) -> Result<Optio
         let last = replay(&path, &file, &name, db, None)?;
         let usable = keep && adopted.is_none() && !has_ending(&path, FENCED);
         if usable && file.metadata().map_err(at)?.len() == limits::JOURNAL_BYTES {
+            if !detach(&path, &file, &name, db)? {
+                continue;
+            }
             let journal = Journal { name, path, file, generation: last.generation };
             journal.retire(last);
             adopted = Some(journal);
@@ -175,6 +176,23 @@ pub(crate) fn adopt(dir: &Path, db: &mut Connection, keep: bool) -> Result<Optio
         }
     }
     Ok(adopted)
+}
+
+/// Takes a journal off the dead owner that used it, so that fencing that owner later does not take the journal away from
+/// its new one. `false` when somebody fenced the dead owner first; the file is theirs then.
+fn detach(path: &Path, file: &File, name: &str, db: &mut Connection) -> Result<bool, StoreError> {
+    let at = |e: rusqlite::Error| failed(TAKING_UP, e);
+    // `fence` reads the name and renames the file in such a transaction too: one of the two comes first.
+    let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(at)?;
+    transaction.execute("UPDATE owners SET journal = NULL WHERE journal = ?1", [name]).map_err(at)?;
+    let is_ours = is_at(path, file);
+    transaction.commit().map_err(at)?;
+    Ok(is_ours)
+}
+
+/// Whether an open file still has this name.
+fn is_at(path: &Path, file: &File) -> bool {
+    path.symlink_metadata().is_ok_and(|there| file.metadata().is_ok_and(|open| open.ino() == there.ino()))
 }
 
 /// Removes a journal that the database holds all of.
@@ -188,21 +206,26 @@ fn discard(path: &Path, name: &str, db: &Connection) -> Result<(), StoreError> {
 /// last of what it was told is durable.
 pub(crate) fn fence(dir: &Path, db: &mut Connection, epoch: i64) -> Result<(), StoreError> {
     let doing = "cannot fence another owner";
-    let name: Option<Option<String>> = db
+    let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(|e| failed(doing, e))?;
+    let name: Option<Option<String>> = transaction
         .query_row("SELECT journal FROM owners WHERE epoch = ?1", [epoch], |row| row.get(0))
         .optional()
         .map_err(|e| failed(doing, e))?;
     let Some(name) = name else { return Ok(()) };
     let fenced = name.as_ref().map(|name| dir.join(format!("{name}{FENCED}")));
     if let (Some(name), Some(fenced)) = (&name, &fenced) {
+        // Inside the transaction: a process that uses a dead owner's journal again takes the name off it in one.
         match std::fs::rename(dir.join(name), fenced) {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             renamed => renamed.and_then(|()| sync_dir(dir)).map_err(|e| failed(doing, e))?,
         }
+        transaction.commit().map_err(|e| failed(doing, e))?;
         if let Some(file) = take(fenced).map_err(|e| failed(doing, e))? {
             replay(fenced, &file, name, db, Some(epoch))?;
             return discard(fenced, name, db);
         }
+    } else {
+        transaction.commit().map_err(|e| failed(doing, e))?;
     }
     db.execute("DELETE FROM owners WHERE epoch = ?1", [epoch]).map_err(|e| failed(doing, e))?;
     Ok(())
