@@ -10,7 +10,7 @@ cannot_run() { echo "receipts: cannot run: $1" >&2; exit 77; }
 command -v python3 >/dev/null || cannot_run "python3 is missing"
 if ! cmp -s "$here/requirements.txt" "$cache/installed.txt"; then
   python3 -m venv "$cache" >/dev/null 2>&1 || cannot_run "python3 cannot make an environment (install python3-venv)"
-  "$cache/bin/pip" install --quiet -r "$here/requirements.txt" >"$cache/install.log" 2>&1 \
+  "$cache/bin/pip" install --quiet --require-hashes -r "$here/requirements.txt" >"$cache/install.log" 2>&1 \
     || cannot_run "pip cannot install scitt-cose (see $cache/install.log)"
   cp "$here/requirements.txt" "$cache/installed.txt"
 fi

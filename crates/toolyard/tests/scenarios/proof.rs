@@ -6,7 +6,7 @@ use std::{fs, path::Path, process::Command};
 
 /// What somebody without the key does to the database, as SQL, or to the file of heads.
 const ATTACKS: [&str; 8] = [
-    "UPDATE frames SET payload = substr(payload, 1, length(payload) - 4) || x'6c696521' WHERE id = (SELECT max(id) - 1 FROM frames)",
+    "UPDATE frames SET payload = substr(payload, 1, length(payload) - 4) || x'6c696521' WHERE id = (SELECT id FROM frames ORDER BY id DESC LIMIT 1 OFFSET 1)",
     "DELETE FROM frames WHERE id = (SELECT max(id) FROM frames)",
     "UPDATE runs SET title = 'another'",
     "DELETE FROM runs WHERE no = (SELECT min(no) FROM runs)",
