@@ -7,6 +7,7 @@ mod ctx;
 mod eval;
 mod extensions;
 mod gateway;
+mod hooks;
 mod plan;
 pub mod reference;
 mod runs;
@@ -20,6 +21,7 @@ pub use ctx::CtxCommand;
 pub use eval::EvalCommand;
 pub use extensions::{McpAdd, McpArgs, McpCommand, PluginsCommand};
 pub use gateway::{DevicesCommand, GatewayCommand, GatewayTarget, UpArgs};
+pub use hooks::{HooksClient, HooksClientArgs, HooksCommand, HooksInstallArgs, HooksRunArgs};
 pub use plan::{Approval, PlanCommand, PlanFile};
 pub use runs::{KeysCommand, RunsCommand};
 pub use tools::{CallArgs, SearchMode, ToolsCommand};
@@ -113,6 +115,9 @@ pub enum Command {
     /// Install, list, update and remove plugins
     #[command(subcommand)]
     Plugins(PluginsCommand),
+    /// Put hooks into coding agents, so that calls of their own tools are decided, recorded and taken back here
+    #[command(subcommand)]
+    Hooks(HooksCommand),
     /// List, approve, reject and revoke devices
     #[command(subcommand)]
     Devices(DevicesCommand),

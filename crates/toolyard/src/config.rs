@@ -88,6 +88,7 @@ pub fn resolve(global: &Global) -> Result<Resolved, Failure> {
     let named = config.index.program.clone();
     config.knowledge.index.program = config.knowledge.index.program.or(named);
     let mut rules = config.policy.clone();
+    rules.native = config.hooks.preset;
     if config.is_lean() {
         rules.deny.extend(LEAN_REMOVES.map(str::to_owned));
     }

@@ -13,6 +13,7 @@ mod eval_memory;
 mod eval_notes;
 mod explain;
 mod gateway;
+pub mod hooks;
 mod input;
 mod keys;
 mod login;
@@ -61,6 +62,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::ClaudePlugin(args) => claude::plugin(args).await,
         Command::Mcp(args) => mcp::run(&global, args).await,
         Command::Plugins(command) => plugins::run(&global, command).await,
+        Command::Hooks(command) => hooks::run(&global, command).await,
         Command::Devices(command) => devices::run(&global, command).await,
         Command::Config(command) => config::run(&global, command),
         Command::Vault(command) => vault::run(&global, command).await,

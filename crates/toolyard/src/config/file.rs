@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
-use toolyard_catalog::PolicyConfig;
+use toolyard_catalog::{PolicyConfig, native::NativePreset};
 use toolyard_context::ContextConfig;
 use toolyard_knowledge::KnowledgeConfig;
 use toolyard_mcp::{
@@ -37,6 +37,8 @@ pub struct Config {
     pub bridge: BridgeConfig,
     /// The Model Context Protocol, as a server and as a client.
     pub mcp: McpConfig,
+    /// Hooks of coding agents.
+    pub hooks: HooksConfig,
     /// Plugins.
     pub plugins: PluginsConfig,
     /// How calls run.
@@ -283,6 +285,15 @@ pub enum Exposure {
     Search,
     /// All of them.
     Direct,
+}
+
+/// Hooks of coding agents: what happens to calls of their own tools. See docs/guide/hooks.md.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct HooksConfig {
+    /// `observe`: every call runs and is recorded. `careful`: calls that destroy something, reach beyond the project or cannot
+    /// be judged are asked for. `locked`: reads run, changes of the project are asked for, everything else is refused.
+    pub preset: NativePreset,
 }
 
 /// How calls run.
