@@ -1,8 +1,10 @@
 //! What can be typed. Help, completions and the documentation all come from these definitions: here what every command
 //! shares and the list of commands, in `cli/` a file for each family of them.
 
+mod begin;
 mod bridge;
 mod config;
+mod connect;
 mod ctx;
 mod eval;
 mod extensions;
@@ -15,8 +17,10 @@ mod tools;
 mod upkeep;
 mod vault;
 
+pub use begin::{InitArgs, ReportArgs, SelfCommand};
 pub use bridge::{BridgeCommand, BridgeOpening, ClaudeCommand, ClaudePluginArgs, ClaudeStart, Verdict};
 pub use config::{ConfigCommand, ExplainArgs};
+pub use connect::{ConnectArgs, ImportCommand, ImportMcpArgs};
 pub use ctx::CtxCommand;
 pub use eval::EvalCommand;
 pub use extensions::{McpAdd, McpArgs, McpCommand, PluginsCommand};
@@ -72,6 +76,8 @@ pub struct Global {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Set Toolyard up: a few questions, a commented config.toml, the first index
+    Init(InitArgs),
     /// Start Toolyard and serve until stopped
     Up(UpArgs),
     /// Print the status: running or not, address, vault, index, session key, open questions, what to do next
@@ -87,6 +93,8 @@ pub enum Command {
     /// List, show, export, verify, resume and cancel runs
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// Say what every agent did in a span of time
+    Report(ReportArgs),
     /// Copy everything Toolyard keeps into a folder, while it runs
     Backup(BackupArgs),
     /// Put a backup into an empty home (--home)
@@ -115,6 +123,11 @@ pub enum Command {
     /// Install, list, update and remove plugins
     #[command(subcommand)]
     Plugins(PluginsCommand),
+    /// Enter Toolyard into a client's settings: its MCP server and, where the client has them, hooks
+    Connect(ConnectArgs),
+    /// Take over what clients already have
+    #[command(subcommand)]
+    Import(ImportCommand),
     /// Put hooks into coding agents, so that calls of their own tools are decided, recorded and taken back here
     #[command(subcommand)]
     Hooks(HooksCommand),
@@ -137,6 +150,11 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Check this installation and report problems
     Doctor,
+    /// Print the version of this program
+    Version,
+    /// Look after this program itself
+    #[command(subcommand, name = "self")]
+    SelfCommand(SelfCommand),
     /// Print a completion script for a shell
     Completions {
         /// The shell

@@ -6,9 +6,9 @@ mod page;
 mod secrets;
 
 pub use file::{
-    AgentDefaults, AgentsConfig, BridgeConfig, Config, EngineConfig, ExperimentalConfig, Exposure, GatewayConfig,
-    LogConfig, LogFormat, McpConfig, RateLimitConfig, RecordConfig, RetentionConfig, RunFilesMode, TlsConfig,
-    ToolsConfig, VaultConfig,
+    AgentDefaults, AgentsConfig, ApprovalsBy, BridgeConfig, Config, EngineConfig, ExperimentalConfig, Exposure,
+    GatewayConfig, HooksConfig, LogConfig, LogFormat, McpConfig, RateLimitConfig, RecordConfig, RetentionConfig,
+    RunFilesMode, TlsConfig, ToolsConfig, VaultConfig,
 };
 pub use page::reference;
 pub use secrets::texts;

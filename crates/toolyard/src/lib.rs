@@ -6,7 +6,7 @@
 pub mod authority;
 pub mod backend;
 pub mod cli;
-mod clients;
+pub mod clients;
 pub mod commands;
 pub mod config;
 mod context;

@@ -248,7 +248,7 @@ async fn approve(
         id: format!("{}:{}", if question.by_hook { "plugin" } else { "policy" }, engine.clock().new_id()),
         kind: if question.by_hook { "plugin" } else { "policy" }.to_owned(),
         title: question.title.chars().take(80).collect(),
-        description: described(&question.reason, call.preview.as_deref()),
+        description: question.reason.chars().take(512).collect(),
         severity: "warning".to_owned(),
         tool: entry.name().to_string(),
         args_hash: args_hash.to_owned(),
@@ -299,12 +299,6 @@ fn confirm(
         scope: CALL_SCOPE.to_owned(),
     })));
     id
-}
-
-/// What a person reads: the reason, and the line about the call where its caller gave one.
-fn described(reason: &str, preview: Option<&str>) -> String {
-    let text = preview.map_or_else(|| reason.to_owned(), |preview| format!("{reason}\n{preview}"));
-    text.chars().take(512).collect()
 }
 
 fn shown(name: &str) -> String {

@@ -30,6 +30,9 @@ pub(crate) struct KeptFile {
 pub(crate) struct Kept {
     /// Each of them.
     pub(crate) files: Vec<KeptFile>,
+    /// Whether the installation also put the client's hooks in.
+    #[serde(default)]
+    pub(crate) hooks: bool,
 }
 
 /// Where it is kept: `clients/` in Toolyard's home, one file for each installation.
@@ -68,9 +71,18 @@ impl Keeper {
             Some(file) => *file = KeptFile { path: path.to_owned(), before, after: hash(after) },
             None => kept.files.push(KeptFile { path: path.to_owned(), before, after: hash(after) }),
         }
-        let text = serde_json::to_string_pretty(&kept).map_err(|error| unusable(&self.record, error))?;
-        write(&self.record, &text)?;
+        self.save(&kept)?;
         write(path, after)
+    }
+
+    /// Notes that the installation also put the client's hooks in.
+    pub(crate) fn mark_hooks(&self) -> Result<(), Failure> {
+        self.save(&Kept { hooks: true, ..self.load()?.unwrap_or_default() })
+    }
+
+    fn save(&self, kept: &Kept) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(kept).map_err(|error| unusable(&self.record, error))?;
+        write(&self.record, &text)
     }
 
     /// Puts every file back. One that somebody changed since keeps those changes: `strip` takes out what is ours.
@@ -116,7 +128,7 @@ fn target(path: &Path) -> PathBuf {
 }
 
 /// Writes a file whole or not at all, with the permissions it had.
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let path = target(path);
     let failed = |error: std::io::Error| unusable(&path, format!("it cannot be written: {error}"));
     let folder = path.parent().unwrap_or(Path::new("/"));

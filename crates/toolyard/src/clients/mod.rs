@@ -5,6 +5,7 @@ pub(crate) mod hook_entries;
 pub(crate) mod json;
 pub(crate) mod kept;
 pub(crate) mod places;
+pub mod servers;
 pub(crate) mod toml;
 pub(crate) mod trust;
 
