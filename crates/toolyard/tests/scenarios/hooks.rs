@@ -304,7 +304,7 @@ fn check_like_recorded(place: &Place, client: &str, text: &str, recorded: &Value
     let home = format!(" --home {}", place.home.display());
     let mut installed: Value = serde_json::from_str(text).unwrap();
     for groups in installed["hooks"].as_object_mut().unwrap().values_mut() {
-        if let Some(args) = groups[0]["hooks"][0]["args"].as_array_mut() {
+        if let Some(args) = groups.pointer_mut("/0/hooks/0/args").and_then(Value::as_array_mut) {
             assert_eq!(args.pop(), Some(json!(place.home)));
             assert_eq!(args.pop(), Some(json!("--home")));
         }
