@@ -291,9 +291,9 @@ impl Jobs {
             }
             Err(error) => {
                 match &error {
-                    // The caller is told what to install; the log need not cry as well.
+                    // The answer tells the caller what to install.
                     JobError::Index(IndexError::Program(ProgramError::Missing(_))) => {
-                        tracing::warn!(?error, job = %job.id, "indexing failed");
+                        tracing::info!(?error, job = %job.id, "indexing failed");
                     }
                     _ => tracing::error!(?error, job = %job.id, "indexing failed"),
                 }
