@@ -5,10 +5,14 @@
 //! store by compare-and-set, and whoever comes second is told who was first. A door decides who is shown a question;
 //! this module checks, by scope, who may answer.
 
+mod answer;
 mod grants;
 mod question;
 mod words;
 
+use answer::Settled;
+pub(crate) use answer::allowed_by;
+pub use answer::{Allowance, Answer};
 pub use grants::{Grant, GrantScope};
 pub(crate) use question::Prediction;
 pub use question::{Approval, ApprovalDecision, ApprovalRequest, PreviewState, Shown, Verdict};
@@ -59,13 +63,6 @@ struct Settler {
     denial: Option<Denial>,
 }
 
-/// How a question was settled, as its waiters hear it.
-#[derive(Clone)]
-struct Settled {
-    approval: Arc<Approval>,
-    denial: Option<Denial>,
-}
-
 /// What watchers of approvals hear.
 #[derive(Debug, Clone)]
 pub enum ApprovalEvent {
@@ -73,60 +70,6 @@ pub enum ApprovalEvent {
     Requested(Arc<Approval>),
     /// It has its answer.
     Resolved(Arc<Approval>),
-}
-
-/// Who allowed a call, and how that is known.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Allowance {
-    /// The name of the approver.
-    pub by: String,
-    /// How that is known.
-    pub via: ApprovedVia,
-    /// The door by which the answer came.
-    pub door: Option<String>,
-    /// When the answer was given.
-    pub at: Timestamp,
-    /// The question that was answered.
-    pub approval_id: Option<String>,
-    /// The grant that covers the call, or that came with the answer.
-    pub grant_id: Option<String>,
-    /// The hash of what the person was shown. A grant was given for another call, so its calls have none.
-    pub shown: Option<String>,
-}
-
-/// How a question ended.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
-    /// The call may proceed.
-    Allowed(Box<Allowance>),
-    /// The call may not proceed.
-    Denied(Denial),
-    /// The caller has waited long enough; the question stays open until the time given here.
-    StillOpen(Timestamp),
-    /// The call was cancelled while it waited.
-    Cancelled,
-}
-
-impl Answer {
-    fn of(settled: &Settled) -> Self {
-        let approval = &*settled.approval;
-        match &approval.decision {
-            None => Self::Cancelled,
-            Some(ApprovalDecision::Deny) => {
-                let denial = settled.denial.clone();
-                Self::Denied(denial.unwrap_or_else(|| Denial::by_user(approval)))
-            }
-            Some(_) => Self::Allowed(Box::new(Allowance {
-                by: approval.resolved_by.clone().unwrap_or_default(),
-                via: approval.resolved_via,
-                door: approval.resolved_door.map(|door| door.as_str().to_owned()),
-                at: approval.resolved_at.unwrap_or(approval.request.created_at),
-                approval_id: Some(approval.request.id.clone()),
-                grant_id: approval.grant_id.clone(),
-                shown: Some(approval.request.shown_hash().to_owned()),
-            })),
-        }
-    }
 }
 
 /// Who could answer.
@@ -579,19 +522,6 @@ impl Approvals {
 
 fn written(approval: &Approval) -> Result<Vec<u8>, StoreError> {
     serde_json::to_vec(approval).map_err(|e| StoreError::failed(e.to_string()))
-}
-
-/// What a grant says about a call that it covers.
-pub(crate) fn allowed_by(grant: &Grant) -> Allowance {
-    Allowance {
-        by: format!("{} (allow-always)", grant.given_by),
-        via: ApprovedVia::Operator,
-        door: grant.door.clone(),
-        at: grant.given_at.unwrap_or_default(),
-        approval_id: grant.approval_id.clone(),
-        grant_id: Some(grant.id.clone()),
-        shown: None,
-    }
 }
 
 fn not_found() -> Failure {

@@ -5,8 +5,8 @@
 
 use crate::{
     facts::{
-        AskedFacts, CallFacts, CancelFacts, ConfirmedFacts, FinishedFacts, OutcomeFacts, PausedFacts, Retry, RetryFacts, RunFacts,
-        SettledFacts, payload,
+        AskedFacts, CallFacts, CancelFacts, ConfirmedFacts, FinishedFacts, OutcomeFacts, PausedFacts, Retry,
+        RetryFacts, RunFacts, SettledFacts, payload,
     },
     record::{CallRecord, OutcomeRecord, Record, RunStarted},
     store::{Store, StoreError},
@@ -15,8 +15,9 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use std::{collections::HashMap, ops::ControlFlow, sync::Arc};
 use toolyard_protocol::{
-    CallId, Confirmation, ErrorCode, EventLevel, EventType, ExecutionEvent, Failure, LogHead, PolicySnapshot, ResultStatus, RunId,
-    RunManifest, RunStatus, StepId, ToolCall, ToolCallParts, ToolName, ToolResult, ToolResultParts, canonical,
+    CallId, Confirmation, ErrorCode, EventLevel, EventType, ExecutionEvent, Failure, LogHead, PolicySnapshot,
+    ResultStatus, RunId, RunManifest, RunStatus, StepId, ToolCall, ToolCallParts, ToolName, ToolResult,
+    ToolResultParts, canonical,
 };
 
 /// Turns records of one run, in order, into envelopes and events.

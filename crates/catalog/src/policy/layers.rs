@@ -1,7 +1,10 @@
 //! [`Policy`]: the checked configuration, and the selection of the layers that apply to a subject.
 
 use super::{
-    config::{ApprovalMode, AskRule, LayerConfig, MAX_APPROVAL_KEEP_MS, MAX_APPROVAL_TIMEOUT_MS, PolicyConfig, Profile, RiskRules, Verdict},
+    config::{
+        ApprovalMode, AskRule, LayerConfig, MAX_APPROVAL_KEEP_MS, MAX_APPROVAL_TIMEOUT_MS, PolicyConfig, Profile,
+        RiskRules, Verdict,
+    },
     decide::EffectivePolicy,
     sandbox::{LetterCase, PathGlobs, PathRules},
     selector::{Glob, Selectors, is_builtin_group},

@@ -384,8 +384,7 @@ mod tests {
     #[test]
     fn the_hash_covers_arguments_prediction_policy_and_rule() {
         let of = |args_hash: &str, diff: &str, policy: &str, rule: &str| {
-            let prediction =
-                Prediction { state: PreviewState::Made, diff: diff.to_owned(), ..Prediction::default() };
+            let prediction = Prediction { state: PreviewState::Made, diff: diff.to_owned(), ..Prediction::default() };
             Shown::new(&Map::new(), args_hash, &prediction, None, policy, rule).unwrap().hash
         };
         let base = of("a", "d", "p", "r");

@@ -102,15 +102,11 @@ impl Engine {
         };
         let store = self.inner.store.clone();
         let (space_key, entry) = (full_key.clone(), bytes.clone());
-        let existing =
-            tokio::task::spawn_blocking(move || store.put_if_absent(KEYS, &space_key, bytes, expires)).await;
+        let existing = tokio::task::spawn_blocking(move || store.put_if_absent(KEYS, &space_key, bytes, expires)).await;
         match existing {
             Ok(Ok(None)) => {
                 let keyed = KeyedRun { origin: run_id, comeback: Comeback { key: full_key, entry } };
-                CallAnswer {
-                    result: self.call_in_run(caller, request, run_id, Some(keyed)).await,
-                    deduplicated: false,
-                }
+                CallAnswer { result: self.call_in_run(caller, request, run_id, Some(keyed)).await, deduplicated: false }
             }
             Ok(Ok(Some(earlier))) => self.earlier_answer(caller, request, full_key, mine, earlier).await,
             Ok(Err(error)) => self.refuse_direct(caller, &request, error.into()),
@@ -191,10 +187,7 @@ impl Engine {
             Ok(Ok(Swap::Done)) => {
                 let (run_id, origin) = (again.run_id, again.origin.unwrap_or(again.run_id));
                 let keyed = KeyedRun { origin, comeback: Comeback { key: full_key, entry } };
-                CallAnswer {
-                    result: self.call_in_run(caller, request, run_id, Some(keyed)).await,
-                    deduplicated: false,
-                }
+                CallAnswer { result: self.call_in_run(caller, request, run_id, Some(keyed)).await, deduplicated: false }
             }
             Ok(Ok(Swap::Differs(_))) => {
                 let failure = Failure::new(ErrorCode::Conflict, "another process makes this call now")
@@ -223,9 +216,9 @@ fn look_up(store: &dyn Store, run_id: RunId, max_output: u64) -> Result<Earlier,
         true => crate::view::last_result(store, run_id, max_output)?,
         false => None,
     };
-    let waits = result.as_ref().is_none_or(|result| {
-        result.error.as_ref().is_some_and(|error| error.code == ErrorCode::ConfirmationRequired)
-    });
+    let waits = result
+        .as_ref()
+        .is_none_or(|result| result.error.as_ref().is_some_and(|error| error.code == ErrorCode::ConfirmationRequired));
     Ok(Earlier { result, may_run: is_known && waits && !is_dispatched && !is_held })
 }
 

@@ -63,11 +63,14 @@ impl Approved {
         let changed: Vec<&str> = self.shown.iter().filter(differs).map(|target| target.path.as_str()).collect();
         let first = changed.first()?;
         Some(
-            Failure::new(ErrorCode::Conflict, format!("{first} changed after a person was shown what the call would do"))
-                .suggest("Read the current state and make the call again; a person is asked again.")
-                .detail("reason", SHOWN_CHANGED)
-                .detail("changed", changed.iter().map(|path| Value::from(*path)).collect::<Vec<_>>())
-                .retryable(false),
+            Failure::new(
+                ErrorCode::Conflict,
+                format!("{first} changed after a person was shown what the call would do"),
+            )
+            .suggest("Read the current state and make the call again; a person is asked again.")
+            .detail("reason", SHOWN_CHANGED)
+            .detail("changed", changed.iter().map(|path| Value::from(*path)).collect::<Vec<_>>())
+            .retryable(false),
         )
     }
 }
@@ -263,11 +266,14 @@ fn unasked(question: Question) -> Failure {
 }
 
 fn still_open(id: &str, until: Timestamp) -> Failure {
-    Failure::new(ErrorCode::ConfirmationRequired, format!("nobody has answered yet; the question is open until {until}"))
-        .suggest("Make the same call with the same idempotency key later: it runs once a person has allowed it.")
-        .detail("approvalId", id)
-        .detail("openUntil", until.to_string())
-        .retryable(true)
+    Failure::new(
+        ErrorCode::ConfirmationRequired,
+        format!("nobody has answered yet; the question is open until {until}"),
+    )
+    .suggest("Make the same call with the same idempotency key later: it runs once a person has allowed it.")
+    .detail("approvalId", id)
+    .detail("openUntil", until.to_string())
+    .retryable(true)
 }
 
 /// A person's own act answers for itself.

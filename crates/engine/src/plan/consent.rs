@@ -3,9 +3,7 @@
 use super::runs::{Consent, StartedRun};
 use crate::{
     Engine,
-    approvals::{
-        Allowance, Answer, ApprovalRequest, MAX_WAIT_MS, Opened, Prediction, PreviewState, Route, Shown,
-    },
+    approvals::{Allowance, Answer, ApprovalRequest, MAX_WAIT_MS, Opened, Prediction, PreviewState, Route, Shown},
     authority::Approver,
     pipeline::question_id,
     record::{ConfirmationRequested, Confirmed, Record},
@@ -93,10 +91,9 @@ impl StartedRun {
             }));
         }
         scope.recorder.flush(Durability::Ride)?;
-        let (route, wait_ms) = match request.is_kept {
-            true => (Route::Later, MAX_WAIT_MS),
-            false => (Route::AnyApprover, scope.policy.approval_timeout_ms()),
-        };
+        // A caller that waits is told at once if nobody can be asked now.
+        let route = if request.is_kept && self.is_detached { Route::Later } else { Route::AnyApprover };
+        let wait_ms = if request.is_kept { MAX_WAIT_MS } else { scope.policy.approval_timeout_ms() };
         loop {
             let answer = match approvals.open(request.clone(), route, wait_ms).await? {
                 Opened::Answered(answer) => answer,

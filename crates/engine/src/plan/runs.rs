@@ -25,9 +25,7 @@ use std::{
     sync::Arc,
 };
 use tokio_util::sync::CancellationToken;
-use toolyard_protocol::{
-    ActionPlan, Effects, ErrorCode, EventLevel, Failure, RunId, RunStatus, StepId, ToolResult,
-};
+use toolyard_protocol::{ActionPlan, Effects, ErrorCode, EventLevel, Failure, RunId, RunStatus, StepId, ToolResult};
 
 /// A person's approval of a run, or how to get one.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -73,6 +71,8 @@ pub struct StartedRun {
     pub(super) started_at: Timestamp,
     pub(super) consent: Consent,
     pub(super) predicted: Option<Effects>,
+    /// Nobody waits for the run's end: it may wait for an approver who is not connected now.
+    pub(super) is_detached: bool,
 }
 
 /// What a dry run predicts.
@@ -198,7 +198,8 @@ impl Engine {
         let mut executor = Executor::new(self.clone(), scope, compiled, Mode::Live, started_at);
         executor.context = request.context;
         executor.imported = imported;
-        Ok(StartedRun { engine: self.clone(), executor, title: plan.goal.clone(), started_at, consent, predicted })
+        let (engine, title) = (self.clone(), plan.goal.clone());
+        Ok(StartedRun { engine, executor, title, started_at, consent, predicted, is_detached: false })
     }
 
     /// Whether the approval is for this very plan, policy and preview. Answers the predicted effects, if there was a preview.
@@ -364,7 +365,13 @@ impl StartedRun {
         started_at: Timestamp,
         consent: Consent,
     ) -> Self {
-        Self { engine, executor, title, started_at, consent, predicted: None }
+        Self { engine, executor, title, started_at, consent, predicted: None, is_detached: true }
+    }
+
+    /// The run of a caller that does not wait for its end.
+    #[must_use]
+    pub fn detached(self) -> Self {
+        Self { is_detached: true, ..self }
     }
 
     /// Drives the run to its end.

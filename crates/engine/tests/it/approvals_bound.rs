@@ -136,7 +136,8 @@ async fn the_record_says_who_approved_by_which_door_shown_what_and_when() {
     let SessionMessage::Assistant { approval, .. } = &transcript(&export)[0] else { panic!("a call") };
     assert_eq!(approval.as_ref().unwrap().shown, given.shown);
     b.store_settled();
-    assert!(verify_run(&*b.store, result.run_id, &b.engine.signer().verifier()).unwrap().ok);
+    let report = verify_run(&*b.store, result.run_id, &b.engine.signer().verifier()).unwrap();
+    assert_eq!((report.ok, report.approvals), (true, 1), "{report:?}");
 }
 
 impl Bench {

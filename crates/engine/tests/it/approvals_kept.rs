@@ -5,7 +5,7 @@ use crate::{
     support::{Bench, BenchParts, agent, bench_under, bench_with, code, detail, person, plan, request, until, within},
 };
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 use toolyard_engine::{
     CallAnswer, CallRequest,
     approvals::{ApprovalDecision, DenialCause},
@@ -175,7 +175,8 @@ async fn a_plans_question_is_asked_once_and_its_run_goes_on_after_a_restart() {
             tokio::spawn(async move {
                 let p = plan(json!([{"id": "w", "tool": "file.write", "args": write("a.md")}]));
                 let request = PlanRequest { consent: Consent::Ask, ..PlanRequest::default() };
-                b.engine.run_plan(agent(), &p, request).await.unwrap()
+                let run = b.engine.start_plan(agent(), &p, request, HashMap::new()).await.unwrap();
+                run.detached().drive().await.unwrap()
             })
         };
         let id = asked(&b).await;

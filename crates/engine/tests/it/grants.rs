@@ -73,7 +73,8 @@ async fn a_grant_covers_what_its_scope_says_and_is_named_in_the_record() {
 
 #[tokio::test]
 async fn a_grant_for_a_run_covers_the_runs_other_calls_of_the_tool() {
-    let b = Arc::new(bench_under(json!({"approval": {"mode": "yolo", "timeoutMs": 5000}, "ask": [{"tools": ["file.*"]}]})));
+    let b =
+        Arc::new(bench_under(json!({"approval": {"mode": "yolo", "timeoutMs": 5000}, "ask": [{"tools": ["file.*"]}]})));
     let _somebody = b.engine.approvals().approver_connected();
     let run = {
         let b = b.clone();

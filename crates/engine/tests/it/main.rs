@@ -11,10 +11,10 @@
 mod approvals;
 mod approvals_bound;
 mod approvals_kept;
-mod grants;
 mod authority;
 mod files;
 mod fuzz;
+mod grants;
 mod lab;
 mod pipeline;
 mod pipeline_record;

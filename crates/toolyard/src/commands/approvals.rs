@@ -27,12 +27,20 @@ pub(super) async fn run(global: &Global, command: ApprovalsCommand) -> Outcome {
     match command {
         ApprovalsCommand::List => {
             let answer = client.call::<ApprovalsList>(&ListParams::default(), None).await?;
-            if global.json { output::json(&answer) } else { list(&answer.approvals) }
+            if global.json {
+                output::json(&answer)
+            } else {
+                list(&answer.approvals)
+            }
             Ok(ExitCode::SUCCESS)
         }
         ApprovalsCommand::Show { id } => {
             let answer = client.call::<ApprovalsShow>(&ShowParams { id }, None).await?;
-            if global.json { output::json(&answer) } else { show(&answer.approval) }
+            if global.json {
+                output::json(&answer)
+            } else {
+                show(&answer.approval)
+            }
             Ok(ExitCode::SUCCESS)
         }
         ApprovalsCommand::Allow(args) => {

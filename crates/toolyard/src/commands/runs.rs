@@ -19,8 +19,8 @@ use toolyard_protocol::{Confirmation, ErrorCode, Failure, RunId, ToolResult};
 use toolyard_service::{
     plans::PlanRun,
     runs::{
-        ExportedRun, ResumeParams, RunDetail, RunList, RunParams, RunSummary, RunsCancel, RunsExport, RunsGet, RunsList,
-        RunsListParams, RunsResume, RunsTranscript, VerifyParams,
+        ExportedRun, ResumeParams, RunDetail, RunList, RunParams, RunSummary, RunsCancel, RunsExport, RunsGet,
+        RunsList, RunsListParams, RunsResume, RunsTranscript, VerifyParams,
     },
 };
 
