@@ -45,6 +45,8 @@ pub const MAX_KEEP_MS: u64 = 2_592_000_000;
 const HISTORY: SignedDuration = SignedDuration::from_hours(24 * 30);
 /// Questions that may wait at once; one more is refused.
 const MAX_PENDING: usize = 1000;
+/// Questions of one agent that may stay open without their callers: no agent can fill the list for days.
+const MAX_KEPT_FOR_AGENT: usize = 100;
 /// The longest note of a person that is kept, in characters.
 const MAX_NOTE: usize = 500;
 /// The key in [`ApprovalRequest::extra`] under which a door stores the connection whose call waits.
@@ -130,6 +132,7 @@ pub struct Approvals {
     pending: Mutex<HashMap<String, Pending>>,
     events: broadcast::Sender<ApprovalEvent>,
     approvers: AtomicUsize,
+    people: AtomicUsize,
     /// Questions whose callers can come back stay open after their callers have gone.
     keeps: AtomicBool,
     /// The process stops: questions that are kept stay open.
@@ -145,6 +148,15 @@ impl Drop for ApproverPresence {
     }
 }
 
+/// A person who may answer everything can be reached for as long as this lives.
+pub struct PersonPresence(ApproverPresence);
+
+impl Drop for PersonPresence {
+    fn drop(&mut self) {
+        self.0.0.people.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 impl Approvals {
     /// Creates the approvals over a store. [`Approvals::restore`] reads the questions of an earlier process.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Arc<Self> {
@@ -155,15 +167,28 @@ impl Approvals {
             pending: Mutex::default(),
             events,
             approvers: AtomicUsize::new(0),
+            people: AtomicUsize::new(0),
             keeps: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         })
     }
 
-    /// Registers that an approver is connected, or can be reached in another way, such as by a notification.
+    /// Registers that an approver is connected.
     pub fn approver_connected(self: &Arc<Self>) -> ApproverPresence {
         self.approvers.fetch_add(1, Ordering::AcqRel);
         ApproverPresence(self.clone())
+    }
+
+    /// Registers that a person who may answer everything can be reached without a connection: somebody watches the list
+    /// at this machine, or is sent notifications.
+    pub fn person_reachable(self: &Arc<Self>) -> PersonPresence {
+        self.people.fetch_add(1, Ordering::AcqRel);
+        PersonPresence(self.approver_connected())
+    }
+
+    /// Whether such a person can be reached.
+    pub fn is_person_reachable(&self) -> bool {
+        self.people.load(Ordering::Acquire) > 0
     }
 
     /// Keeps questions open for days whose callers can come back. For a process that people can reach later, because it
@@ -222,7 +247,7 @@ impl Approvals {
             let reason = "Approval is needed, and nobody who can approve is connected (no approval route).";
             return Ok(Opened::Answered(Answer::Denied(Denial::new(DenialCause::NoRoute, reason))));
         }
-        self.room()?;
+        self.room(&approval.request)?;
         self.supersede(&approval.request).await?;
         // Durable before anybody can answer it: otherwise the question could overwrite its own answer.
         self.save(&approval).await?;
@@ -231,12 +256,16 @@ impl Approvals {
         Ok(Opened::Waiting(waiting))
     }
 
-    fn room(&self) -> Result<(), Failure> {
-        if self.lock().len() < MAX_PENDING {
-            return Ok(());
-        }
+    fn room(&self, request: &ApprovalRequest) -> Result<(), Failure> {
+        let pending = self.lock();
+        let is_theirs = |p: &&Pending| p.approval.request.is_kept && p.approval.request.agent == request.agent;
+        let limit = match request.is_kept && pending.values().filter(is_theirs).count() >= MAX_KEPT_FOR_AGENT {
+            true => MAX_KEPT_FOR_AGENT,
+            false if pending.len() >= MAX_PENDING => MAX_PENDING,
+            false => return Ok(()),
+        };
         Err(Failure::new(ErrorCode::LimitExceeded, "too many approvals are waiting")
-            .detail("limit", MAX_PENDING as u64)
+            .detail("limit", limit as u64)
             .suggest("Answer some of them: `toolyard approvals list` shows them."))
     }
 

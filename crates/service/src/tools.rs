@@ -298,8 +298,9 @@ impl Hub {
     /// answer, by its idempotency key, needs nobody who is connected now: its question stays open.
     pub fn route(&self, connection: Option<&Arc<Connection>>, can_come_back: bool) -> Asking {
         let connection = connection.map(Arc::as_ref);
-        let stays_open = can_come_back && self.service().engine().approvals().keeps_questions();
-        if stays_open || Asker::about_a_call(connection).is_heard(self, "plugin") {
+        let approvals = self.service().engine().approvals();
+        let stays_open = can_come_back && approvals.keeps_questions();
+        if stays_open || approvals.is_person_reachable() || Asker::about_a_call(connection).is_heard(self, "plugin") {
             Asking::Wait { requester: connection.map(Asker::note) }
         } else {
             Asking::Unreachable

@@ -73,7 +73,7 @@ impl Engine {
     pub async fn call(&self, caller: Arc<Caller>, request: CallRequest) -> CallAnswer {
         let is_person = caller.is_person;
         let answer = match request.idempotency_key.clone() {
-            Some(key) if !request.dry_run => self.call_once(caller, request, key).await,
+            Some(key) if !request.dry_run => self.call_keyed(caller, request, key).await,
             _ => {
                 let run_id = request.run_id.unwrap_or_else(|| self.new_run_id());
                 CallAnswer { result: self.call_in_run(caller, request, run_id, None).await, deduplicated: false }

@@ -84,8 +84,23 @@ impl Drop for Turn<'_> {
 }
 
 impl Engine {
-    /// A direct call with an idempotency key.
-    pub(super) async fn call_once(&self, caller: Arc<Caller>, request: CallRequest, key: String) -> CallAnswer {
+    /// A direct call with an idempotency key. Where callers can come back, a caller that goes away leaves its call to
+    /// itself: it goes on, and waits for a person as long as the caller would have.
+    pub(super) async fn call_keyed(&self, caller: Arc<Caller>, request: CallRequest, key: String) -> CallAnswer {
+        if !self.approvals().keeps_questions() {
+            return self.call_once(caller, request, key).await;
+        }
+        let (engine, who, same) = (self.clone(), caller.clone(), request.clone());
+        match tokio::spawn(async move { engine.call_once(caller, request, key).await }).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let failure = Failure::new(ErrorCode::InternalError, "the call failed unexpectedly");
+                self.refuse_direct(who, &same, failure)
+            }
+        }
+    }
+
+    async fn call_once(&self, caller: Arc<Caller>, request: CallRequest, key: String) -> CallAnswer {
         // Arguments without a canonical form are refused where all arguments are checked.
         let args_hash = canonical::hash(&request.args).unwrap_or_default();
         let full_key = format!("{}\n{}\n{key}", caller.principal, caller.session.as_deref().unwrap_or_default());

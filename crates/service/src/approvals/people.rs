@@ -385,7 +385,7 @@ impl Handle<ApprovalsList> for Service {
         let wait = Duration::from_millis(params.wait_ms.unwrap_or_default().min(MAX_LIST_WAIT_MS));
         let end = tokio::time::Instant::now() + wait;
         // Whoever watches the list from this machine can answer what is asked meanwhile.
-        let _watching = (params.wait_ms.is_some() && call.client.is_none()).then(|| approvals.approver_connected());
+        let _watching = (params.wait_ms.is_some() && call.client.is_none()).then(|| approvals.person_reachable());
         loop {
             let open = self.open_questions(call);
             let ids: Vec<&str> = open.iter().map(|approval| approval.request.id.as_str()).collect();
