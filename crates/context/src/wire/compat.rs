@@ -1,4 +1,4 @@
-//! [`Compat`]: what OpenViking's clients expect to see and this store does not have.
+//! [`Compat`]: fields that OpenViking's clients expect but that this store has no data for.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -123,7 +123,7 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    /// So many folders were described and so many texts were indexed.
+    /// Reports this many described folders and indexed texts.
     pub(crate) fn done(described: usize, indexed: usize) -> Self {
         let queue = |processed| Queue { processed, requeue_count: 0, error_count: 0, errors: [] };
         Self { semantic: queue(described), embedding: queue(indexed) }
@@ -303,7 +303,7 @@ impl Compat {
         Self { queue_status: Some(Queues::done(1, indexed + 2)), ..Self::default() }
     }
 
-    /// A new session, and a session's configuration.
+    /// A new session, or a session's configuration.
     pub(crate) fn new_session() -> Self {
         Self { memory_extraction_config: Some(MemoryExtraction::default()), ..Self::default() }
     }
@@ -331,12 +331,12 @@ impl Compat {
         Self { meta: Some(Empty {}), stage: Some(()), ..Self::default() }
     }
 
-    /// A context that was recalled.
+    /// A recalled context.
     pub(crate) fn recall() -> Self {
         Self { digest: Some(""), ..Self::default() }
     }
 
-    /// The statistics of a context that was recalled.
+    /// The statistics of a recalled context.
     pub(crate) fn recall_stats(used_tokens: u64) -> Self {
         Self {
             excluded: Some(0),
@@ -351,7 +351,7 @@ impl Compat {
         }
     }
 
-    /// `POST /resources`. `tokens` are those of a single file; a folder's are not told.
+    /// `POST /resources`. `tokens` is set for a single file only.
     pub(crate) fn import(import: &Import<'_>) -> Self {
         let duration_ms = import.duration_ms;
         let stamp = jiff::Timestamp::now().strftime("%m%d%H%M").to_string();
@@ -388,7 +388,7 @@ impl Compat {
     }
 }
 
-/// What [`Compat::import`] repeats of an import.
+/// The values of an import that [`Compat::import`] repeats.
 pub(crate) struct Import<'a> {
     pub(crate) user: &'a str,
     pub(crate) name: &'a str,

@@ -1,4 +1,4 @@
-//! Sessions, commits, tasks and kept tool results.
+//! Responses about sessions, commits, tasks and stored tool results.
 
 use crate::{
     service::Commit,
@@ -216,7 +216,7 @@ impl From<TaskState> for TaskShape {
     }
 }
 
-/// A part of a kept tool result, with what is noted about it where that was asked for.
+/// A range of a stored tool result, with its metadata if requested.
 #[derive(Serialize)]
 pub(crate) struct ChunkShape {
     #[serde(flatten)]
@@ -225,7 +225,7 @@ pub(crate) struct ChunkShape {
     pub(crate) metadata: Option<externalise::Metadata>,
 }
 
-/// Where a text stands in a kept tool result.
+/// The occurrences of a text in a stored tool result.
 #[derive(Serialize)]
 pub(crate) struct MatchesShape<'a> {
     pub(crate) tool_result_id: &'a str,
