@@ -23,7 +23,7 @@ pub enum Health {
 }
 
 impl Health {
-    /// The word on the wire.
+    /// The name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Healthy => "healthy",
@@ -64,7 +64,7 @@ pub enum ProblemCode {
 }
 
 impl ProblemCode {
-    /// The code as it is written in an answer.
+    /// The code as written in a response.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::OllamaUnreachable => "OLLAMA_UNREACHABLE",
@@ -82,7 +82,7 @@ impl ProblemCode {
         }
     }
 
-    /// Every code that only these tools have, with its page. `VALIDATION_ERROR` has the page of the engine's code.
+    /// The codes that only these tools have, each with its page. `VALIDATION_ERROR` has the page of the engine's code.
     pub const PAGES: [(&'static str, &'static str); 11] = [
         ("OLLAMA_UNREACHABLE", include_str!("../../../docs/reference/errors/notes/OLLAMA_UNREACHABLE.md")),
         ("EMBEDDER_UNREACHABLE", include_str!("../../../docs/reference/errors/notes/EMBEDDER_UNREACHABLE.md")),
@@ -117,7 +117,7 @@ pub struct Problem {
 
 impl Problem {
     fn new(code: ProblemCode, message: impl Into<String>, recoverable: bool, suggestion: impl Into<String>) -> Self {
-        // An index or a server may quote its address.
+        // An index or a server may quote its URL.
         let hide = |text: String| redactor().text(&text).into_owned();
         Self { code, message: hide(message.into()), recoverable, suggestion: hide(suggestion.into()), causes: None }
     }
@@ -126,7 +126,7 @@ impl Problem {
         Self { causes, ..self }
     }
 
-    /// The status the error matrix gives it.
+    /// The health status for this problem, by the error matrix.
     pub fn status(&self) -> Health {
         match self.code {
             ProblemCode::OllamaUnreachable
@@ -144,7 +144,7 @@ impl Problem {
         }
     }
 
-    /// No vectors can be made.
+    /// The embedder failed.
     pub fn of_embedder(error: &EmbedError) -> Self {
         let code = match error {
             EmbedError::Unreachable { service, .. }
@@ -175,7 +175,7 @@ impl Problem {
         Self::new(code, capital(&error.to_string()), true, suggestion).with_causes(causes)
     }
 
-    /// The vectors in the index are not of the configured embedder.
+    /// The vectors in the index were made with another embedder.
     pub fn other_embedder(rebuilding: bool) -> Self {
         let suggestion = if rebuilding {
             "The index is being rebuilt; until it is done only words are matched. Poll obsidian_rag_status."
@@ -194,7 +194,7 @@ impl Problem {
         Self::new(ProblemCode::IndexNotFound, message, true, suggestion)
     }
 
-    /// There is an index of nothing.
+    /// The index is empty.
     pub fn empty_vault() -> Self {
         let message = "The vault has no notes that could be searched.";
         let suggestion = "Add notes, or check the folders in [knowledge.indexing], then call obsidian_rag_index with \
@@ -202,7 +202,7 @@ impl Problem {
         Self::new(ProblemCode::IndexNotFound, message, true, suggestion)
     }
 
-    /// The index does not work.
+    /// The index failed.
     pub fn of_index(error: &IndexError) -> Self {
         match error {
             IndexError::Corrupted(why) => {
@@ -234,7 +234,7 @@ impl Problem {
         }
     }
 
-    /// The index program does not work. The index itself is not affected.
+    /// The index program failed. The index itself is not affected.
     pub fn of_program(error: &ProgramError) -> Self {
         let message = capital(&error.to_string());
         match error {
@@ -270,7 +270,7 @@ impl Problem {
         }
     }
 
-    /// A path that must not be.
+    /// An invalid or forbidden path.
     pub fn path(which: &str) -> Self {
         let message = format!("{which} is not a path inside the vault that may be read.");
         let suggestion = "Give a path from the vault's root with forward slashes, for example Projects/Plan.md.";
@@ -299,20 +299,20 @@ impl Problem {
         Self::new(ProblemCode::IndexerFailed, message, recoverable, suggestion)
     }
 
-    /// The index is old.
+    /// The index is out of date.
     pub fn stale() -> Self {
         let message = "Notes have changed since the index was last brought up to date.";
         Self::new(ProblemCode::IndexStale, message, true, "Call obsidian_rag_index with mode sync.")
     }
 
-    /// The vault is gone.
+    /// The vault cannot be read.
     pub fn no_vault() -> Self {
         let message = "The vault's folder cannot be read.";
         let suggestion = "Check that it is mounted and that vault.path in config.toml is right.";
         Self::new(ProblemCode::VaultUnavailable, message, true, suggestion)
     }
 
-    /// Facts cannot be kept.
+    /// Facts cannot be stored.
     pub fn memory(message: impl Into<String>) -> Self {
         let suggestion = "Check the disk and the permissions of TOOLYARD_HOME, then call again.";
         Self::new(ProblemCode::VaultUnavailable, message, true, suggestion)
@@ -353,7 +353,7 @@ pub struct Envelope<T> {
 }
 
 impl<T: Serialize> Envelope<T> {
-    /// As the engine wants it.
+    /// The response in the form that the engine expects.
     pub fn into_map(self) -> Map<String, Value> {
         match serde_json::to_value(&self) {
             Ok(Value::Object(map)) => map,

@@ -1,5 +1,5 @@
 //! `obsidian_rag_index`: brings the index up to date, in the background.
-// A comment on these types is a description in a schema that models read, so not every field has one.
+// Comments on these types become descriptions in a schema that models read, so not every field has one.
 #![allow(missing_docs)]
 
 use super::{Args, Call, NotesTool, Tool, answer, parse, writes};
@@ -14,13 +14,13 @@ use std::time::Duration;
 use toolyard_engine::Output;
 use toolyard_protocol::Failure;
 
-/// A call waits at most this long for its job.
+/// Maximum time that a call waits for its job.
 const MAX_WAIT_MS: u64 = 300_000;
-/// How often progress is reported while a call waits.
+/// Interval of progress reports while a call waits.
 const TELL_EVERY: Duration = Duration::from_millis(250);
-/// A call that waits answers this long before its time is over.
+/// A waiting call responds this long before its deadline.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
-/// How long a cancelled job has to stop: as long as the current write takes.
+/// Time limit for a cancelled job to stop, which takes as long as the current write.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
 /// What to do.
@@ -113,7 +113,7 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
     tell(&call, job, matches!(started, Started::New(_))).await
 }
 
-/// Waits for a job to end, telling how far it is, as long as the call has time.
+/// Waits for a job to end and reports progress, as long as the deadline allows.
 pub(super) async fn wait_for(call: &Call<'_>, mut job: Job, wait_ms: u64) -> Job {
     let jobs = &call.knowledge.jobs;
     let wait = Duration::from_millis(wait_ms.min(MAX_WAIT_MS)).min(time_left(call));
@@ -131,7 +131,7 @@ pub(super) async fn wait_for(call: &Call<'_>, mut job: Job, wait_ms: u64) -> Job
     }
 }
 
-/// How long a call may wait and still answer in time.
+/// How long a call may wait and still respond before its deadline.
 fn time_left(call: &Call<'_>) -> Duration {
     let Some(deadline) = call.call.deadline_at else { return Duration::MAX };
     let left = deadline.duration_since(jiff::Timestamp::now());
@@ -158,7 +158,7 @@ async fn tell(call: &Call<'_>, job: Job, started: bool) -> Result<Output, Failur
         _ => None,
     };
     let (status, problem) = match problem {
-        // The matrix: an indexer that failed is unavailable, whatever can still be searched.
+        // By the error matrix a failed indexer is unavailable, even if the last version can still be searched.
         Some(problem) => (problem.status(), Some(problem)),
         None if job.state == JobState::Running => (Health::Healthy, None),
         None => {

@@ -44,7 +44,7 @@ struct Past {
     created_at: String,
 }
 
-/// Past values in one answer.
+/// Maximum number of past values in a response.
 const MAX_HISTORY: usize = 20;
 
 pub(super) const TOOL: Tool = Tool {

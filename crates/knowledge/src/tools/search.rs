@@ -1,5 +1,5 @@
 //! `obsidian_rag_search`: searches the notes.
-// A comment on these types is a description in a schema that models read, so not every field has one.
+// Comments on these types become descriptions in a schema that models read, so not every field has one.
 #![allow(missing_docs)]
 
 use super::{Args, Call, NotesTool, Tool, answer, parse, reads};
@@ -18,13 +18,13 @@ use std::{collections::BTreeSet, sync::Arc};
 use toolyard_engine::Output;
 use toolyard_protocol::Failure;
 
-/// Results unless asked otherwise,
+/// Default number of results.
 const DEFAULT_RESULTS: usize = 5;
-/// and at most.
+/// Maximum number of results.
 const MAX_RESULTS: usize = 50;
-/// A question is at most this long.
+/// Maximum length of a query, in characters.
 const MAX_QUERY_CHARS: usize = 2_000;
-/// A suggested fact's value is cut to this.
+/// The value of a suggested fact is truncated to this length.
 const MAX_SUGGESTION_CHARS: usize = 300;
 
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -197,7 +197,7 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
 
     let observed = knowledge.observed(Ok(library.clone())).await;
     let (health, problem) = observed.health();
-    // What keeps this very question from being answered better matters more than what a probe saw a while ago.
+    // A problem with this query matters more than the result of an earlier probe.
     let problem = screened.problem().or(embedded.problem).or(problem);
     let status = if problem.is_some() { Health::Degraded } else { health };
     let meta = knowledge.meta(call.started, Some(&library), found.scanned);
@@ -215,7 +215,7 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
     answer(status, Some(data), problem, meta, message)
 }
 
-/// How many results are wanted, and of which notes.
+/// The number of results and the filter of a request.
 async fn understand(call: &Call<'_>, input: &Input) -> Result<(usize, ChunkFilter), Problem> {
     let limit = input.max_results.unwrap_or(DEFAULT_RESULTS);
     let chars = input.query.chars().count();
@@ -241,7 +241,7 @@ async fn understand(call: &Call<'_>, input: &Input) -> Result<(usize, ChunkFilte
 struct VisibleResults {
     hits: Vec<Hit>,
     facts: Vec<(Fact, f32)>,
-    /// Of everything that was found, withheld or not.
+    /// The categories of everything that was found, withheld or not.
     categories: BTreeSet<Category>,
     /// Why results are withheld.
     withheld_for: BTreeSet<Category>,
@@ -256,7 +256,7 @@ impl VisibleResults {
         (self.withheld > 0).then(|| Problem::sensitive(self.withheld, &words.join(", ")))
     }
 
-    /// Takes notice of one result's categories; answers whether the result is withheld.
+    /// Records the categories of one result; returns whether the result is withheld.
     fn weigh(&mut self, own: &BTreeSet<Category>, asked_for: &[Category]) -> bool {
         self.categories.extend(own);
         let reasons: Vec<Category> = asked_for.iter().copied().filter(|c| own.contains(c)).collect();
@@ -266,7 +266,7 @@ impl VisibleResults {
     }
 }
 
-/// Looks through everything that would be shown and leaves out what must be confirmed first.
+/// Checks everything that would be shown and removes results that need confirmation.
 fn screen(knowledge: &Knowledge, hits: Vec<Hit>, facts: Vec<(Fact, f32)>, is_confirmed: bool) -> VisibleResults {
     let configured = &knowledge.config.sensitive.require_confirmation_for;
     let asked_for: &[Category] = if is_confirmed { &[] } else { configured };
@@ -317,7 +317,7 @@ async fn ask(call: &Call<'_>, library: &mut Arc<Library>, query: Query<'_>) -> R
     }
 }
 
-/// The days of a range; what is left open goes on for ever.
+/// The days of a range; an open end is unlimited.
 fn days(range: Option<&DateRange>) -> Result<Option<(i32, i32)>, Problem> {
     let Some(range) = range else { return Ok(None) };
     let day = |text: &Option<String>, place: &str| match text {
@@ -341,7 +341,7 @@ fn days(range: Option<&DateRange>) -> Result<Option<(i32, i32)>, Problem> {
 /// read, notes are still found.
 fn known_facts(call: &Call<'_>, library: &Library, filter: &ChunkFilter, question: &str) -> Vec<(Fact, f32)> {
     let paths = call.knowledge.paths_of(&call.call.policy.sandbox);
-    // Of a note that is not indexed only the place is known.
+    // For a note that is not indexed, only the path is known.
     let by_place = filter.tags.is_empty() && filter.days.is_none();
     let admits = |fact: &Fact| {
         let note = library.file_number(file_id(&fact.source)).and_then(|number| library.file(number));

@@ -1,5 +1,5 @@
 //! `obsidian_rag_status`: the health of the index and the state of each note.
-// A comment on these types is a description in a schema that models read, so not every field has one.
+// Comments on these types become descriptions in a schema that models read, so not every field has one.
 #![allow(missing_docs)]
 
 use super::{Args, Call, NotesTool, Tool, answer, index::wait_for, parse, reads};
@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use toolyard_engine::Output;
 use toolyard_protocol::Failure;
 
-/// Files in one answer unless asked otherwise,
+/// Default number of files in a response.
 const DEFAULT_FILES: usize = 100;
-/// and at most.
+/// Maximum number of files in a response.
 const MAX_FILES: usize = 1_000;
 
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
@@ -192,7 +192,7 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
         Ok(library) => knowledge.files(library).await.unwrap_or_default(),
         Err(_) => Vec::new(),
     };
-    // One look at the vault is enough for both.
+    // One scan of the vault serves both.
     let unindexed = knowledge.unindexed(&files).await.unwrap_or(0);
     let (health, problem) = knowledge.judge(library.clone()).await.health();
     let library = library.ok();
