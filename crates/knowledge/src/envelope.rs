@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolyard_engine::redact::redactor;
 
-/// How well the notes can be asked.
+/// The health of the notes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
     /// Everything works.
     Healthy,
-    /// Answers come, but something is missing or old.
+    /// Searches work, but something is missing or out of date.
     Degraded,
-    /// No answers are possible.
+    /// Searches are impossible.
     Unavailable,
 }
 
@@ -33,33 +33,33 @@ impl Health {
     }
 }
 
-/// What an agent branches on.
+/// The error code that an agent branches on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ProblemCode {
-    /// Ollama does not answer, or lacks the model.
+    /// Ollama does not respond, or lacks the model.
     OllamaUnreachable,
-    /// Another embedding server does not answer.
+    /// Another embedding server does not respond.
     EmbedderUnreachable,
-    /// Nothing was indexed yet, or there is nothing to index.
+    /// Nothing has been indexed, or there is nothing to index.
     IndexNotFound,
-    /// The index cannot be read, or does not fit the embedder.
+    /// The index cannot be read, or does not match the embedder.
     IndexCorrupted,
-    /// A path that leads out of the vault or may not be touched.
+    /// A path that leads out of the vault or is not allowed.
     SecurityViolation,
     /// Results are withheld until the user confirms.
     SensitiveFiltered,
     /// The indexer stopped before it was done.
     IndexerFailed,
-    /// The index is old and the vault has changed.
+    /// The index is out of date and the vault has changed.
     IndexStale,
-    /// The program that keeps the index is not installed; something smaller answers in its place.
+    /// The index program is not installed; a smaller in-memory index is used instead.
     IndexProgramMissing,
-    /// The program that keeps the index does not start, ended before it answered, or is of another version.
+    /// The index program does not start, ended before it responded, or has another version.
     IndexProgramFailed,
     /// The vault or the disk cannot be reached.
     VaultUnavailable,
-    /// An argument that fits the schema and still makes no sense.
+    /// An argument that matches the schema but is still invalid.
     ValidationError,
 }
 
@@ -98,19 +98,19 @@ impl ProblemCode {
     ];
 }
 
-/// What is wrong and what to do about it.
+/// A problem and its remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Problem {
-    /// What an agent branches on.
+    /// The error code that an agent branches on.
     pub code: ProblemCode,
     /// A message for people.
     pub message: String,
-    /// Whether trying again can help.
+    /// Whether a retry can help.
     pub recoverable: bool,
     /// What to do.
     pub suggestion: String,
-    /// What lies behind it, for the result's `debugMessage`; an agent never sees it.
+    /// The underlying causes, for the result's `debugMessage`; an agent never sees them.
     #[serde(skip)]
     pub(crate) causes: Option<String>,
 }
@@ -324,11 +324,11 @@ fn capital(text: &str) -> String {
     chars.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), chars.as_str()))
 }
 
-/// Facts about the answer itself.
+/// Metadata of the response.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Meta {
-    /// Milliseconds it took.
+    /// Duration in milliseconds.
     pub query_time_ms: f64,
     /// Number of chunks that were searched.
     pub chunks_scanned: u64,
@@ -338,17 +338,17 @@ pub struct Meta {
     pub vault_mtime: String,
 }
 
-/// The answer of every tool.
+/// The response of every tool.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Envelope<T> {
-    /// How well the notes can be asked.
+    /// The health of the notes.
     pub status: Health,
-    /// The answer; null when there is none.
+    /// The data; null when there is none.
     pub data: Option<T>,
-    /// What is wrong, if anything. Data may come with it.
+    /// The problem, if any. Data may be present as well.
     pub error: Option<Problem>,
-    /// Facts about the answer itself.
+    /// Metadata of the response.
     pub meta: Meta,
 }
 

@@ -16,9 +16,9 @@ use unicode_normalization::UnicodeNormalization;
 pub enum Category {
     /// Illness, medication, therapy.
     Health,
-    /// Who owes whom.
+    /// Debts.
     FinancialDebt,
-    /// What was paid and spent.
+    /// Payments and expenses.
     Financial,
     /// People and relations.
     Relations,

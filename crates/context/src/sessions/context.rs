@@ -106,21 +106,21 @@ pub struct ArchiveAbstract {
     pub abstract_: String,
 }
 
-/// How much of a session a context holds.
+/// How much of a session a context contains.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContextStats {
-    /// Archives that there are,
+    /// Total number of archives.
     pub total_archives: usize,
-    /// that are described here,
+    /// Number of archives described in the context.
     pub included_archives: usize,
-    /// and that are not.
+    /// Number of archives left out of the context.
     pub dropped_archives: usize,
-    /// Archives that could not be summarised.
+    /// Number of archives that could not be summarised.
     pub failed_archives: usize,
     /// Tokens of the messages.
     pub active_tokens: u64,
-    /// Tokens of the descriptions.
+    /// Tokens of the archive descriptions.
     pub archive_tokens: u64,
 }
 

@@ -121,12 +121,12 @@ impl Line {
 /// refusal.
 pub type CallTool<'a> = &'a dyn Fn(&str, Map<String, Value>) -> Result<Answer, String>;
 
-/// What a command answers.
+/// The response to a command.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Reply {
-    /// For a person.
+    /// The text for people.
     pub text: String,
-    /// For programs.
+    /// The details for programs.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub details: Value,
 }

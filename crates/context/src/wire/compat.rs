@@ -8,16 +8,16 @@ use serde::Serialize;
 /// that needs some of them flattens one of these, made by the constructor that is named after the answer.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Compat {
-    /// The queues behind a request. Here everything is done before the answer, so nothing waits in one.
+    /// The queues behind a request. All work completes before the response, so the queues are empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     queue_status: Option<Queues>,
-    /// Whether descriptions are made; they are, before the answer.
+    /// The state of the descriptions, which are built before the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     semantic_status: Option<&'static str>,
-    /// Whether the index knows the content; it does, before the answer.
+    /// The state of the index, which is updated before the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     vector_status: Option<&'static str>,
-    /// Whether the overview is made; it is, when somebody asks for it.
+    /// The state of the overview, which is built on demand.
     #[serde(skip_serializing_if = "Option::is_none")]
     overview_status: Option<&'static str>,
     /// Files have no locks that a client could see.
@@ -26,31 +26,31 @@ pub(crate) struct Compat {
     /// Requests are not traced.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_id: Option<&'static str>,
-    /// A commit has no budget of its own.
+    /// A commit has no token budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     budget_exceeded: Option<bool>,
-    /// Tokens that a language model used; they are not counted.
+    /// Tokens used by a language model; they are not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     llm_token_usage: Option<TokenUsage>,
-    /// Tokens that an embedding server used; there is none.
+    /// Tokens used by an embedding server; there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     embedding_token_usage: Option<EmbeddingUsage>,
-    /// Commits keep messages by count or by turns, not by this budget.
+    /// This budget is not used; commits keep messages by count or by turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     retained_message_token_budget: Option<u64>,
-    /// Steps that a commit never archives; there is no such rule.
+    /// The minimum number of steps that stay unarchived; there is no such rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     min_raw_tail_steps: Option<u64>,
-    /// Which memories a session may make; there is no such policy.
+    /// Which memories a session may create; there is no such policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_policy: Option<()>,
-    /// Nothing waits for a session to fall silent.
+    /// Idle sessions are not committed automatically.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_idle_commit_accepted_at: Option<&'static str>,
     /// Labels of extracted events; there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_extraction_config: Option<MemoryExtraction>,
-    /// Further fields of a task; there are none.
+    /// Additional fields of a task; there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     meta: Option<Empty>,
     /// Tasks have no stages.
@@ -59,10 +59,10 @@ pub(crate) struct Compat {
     /// Where an import was staged; the staging folder has no URI.
     #[serde(skip_serializing_if = "Option::is_none")]
     temp_uri: Option<String>,
-    /// What an operation took.
+    /// The duration of an operation.
     #[serde(skip_serializing_if = "Option::is_none")]
     telemetry: Option<Telemetry>,
-    /// Tokens that were embedded, by the contract's estimate.
+    /// Number of embedded tokens, by the contract's estimate.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Usage>,
     /// Rows of a vector table; the index counts files.
@@ -71,31 +71,31 @@ pub(crate) struct Compat {
     /// A digest by a language model; there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     digest: Option<&'static str>,
-    /// Entries that a client excluded; that cannot be asked for.
+    /// Number of entries that a client excluded; excluding is not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     excluded: Option<u64>,
-    /// Entries that earlier turns had; turns are not compared.
+    /// Number of entries that earlier turns contained; turns are not compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     deduped: Option<u64>,
-    /// Entries that were shown in more detail than asked; that does not happen.
+    /// Number of entries shown in more detail than requested; this does not happen.
     #[serde(skip_serializing_if = "Option::is_none")]
     fill: Option<Fill>,
-    /// Questions are not rewritten.
+    /// Queries are not rewritten.
     #[serde(skip_serializing_if = "Option::is_none")]
     query_expansion: Option<&'static str>,
-    /// Other peers' entries are not weighed down.
+    /// Other peers' entries are not penalised.
     #[serde(skip_serializing_if = "Option::is_none")]
     other_peer_penalties: Option<Empty>,
-    /// Questions are not rewritten.
+    /// Queries are not rewritten.
     #[serde(skip_serializing_if = "Option::is_none")]
     rewrite: Option<&'static str>,
-    /// Questions are not rewritten.
+    /// Queries are not rewritten.
     #[serde(skip_serializing_if = "Option::is_none")]
     rewrite_usage: Option<()>,
-    /// Entries that earlier turns had; turns are not compared.
+    /// Number of entries that earlier turns contained; turns are not compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     dedup: Option<Dedup>,
-    /// The parts of OpenViking's server that its readiness names.
+    /// The components in the readiness report of OpenViking's server.
     #[serde(skip_serializing_if = "Option::is_none")]
     checks: Option<Checks>,
 }
@@ -104,7 +104,7 @@ pub(crate) struct Compat {
 #[derive(Debug, Serialize, JsonSchema)]
 struct Empty {}
 
-/// A queue that is empty.
+/// An empty queue.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Queue {
     processed: usize,
@@ -154,7 +154,7 @@ struct EventTags {
     tags: [&'static str; 0],
 }
 
-/// What an import took.
+/// The duration of an import.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Telemetry {
     id: String,
@@ -240,7 +240,7 @@ struct Dedup {
     turn: Option<u64>,
 }
 
-/// The parts of OpenViking's server that its readiness names. The files and the index of this store are one part.
+/// The components in the readiness report of OpenViking's server. This store's files and index are one component.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Checks {
     agfs: FileSystem,

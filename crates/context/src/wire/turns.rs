@@ -82,7 +82,7 @@ impl TurnMessage {
 /// The reason reported for a bypassed session.
 const BYPASSED: &str = "session_bypassed";
 
-/// What was kept of a turn.
+/// The result of capturing a turn.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Captured {
@@ -137,16 +137,16 @@ fn no_session() -> Thrown {
     Thrown::argument("openviking: need sessionId or sessionKey for OV session path")
 }
 
-/// A message as models take it.
+/// A message in the form for models.
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 enum Turn {
-    /// What was said.
+    /// A text message.
     Said { role: &'static str, content: String },
     /// A tool call.
     #[serde(rename_all = "camelCase")]
     Call { role: &'static str, tool_call: ToolCall },
-    /// The result of the call before it.
+    /// The result of the preceding call.
     #[serde(rename_all = "camelCase")]
     Result { role: &'static str, tool_call_id: String, content: String, is_error: bool },
 }
@@ -158,7 +158,7 @@ struct ToolCall {
     input: Value,
 }
 
-/// What a model should see.
+/// The context for a model.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Assembled {
@@ -279,7 +279,7 @@ fn tool_turns(tool: &ToolPart) -> [Turn; 2] {
     ]
 }
 
-/// What became of a session that was to be compacted.
+/// The result of compacting a session.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Compacted {
     ok: bool,

@@ -22,9 +22,9 @@ const MAX_ENDED: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum JobMode {
-    /// Looks at the content of every note.
+    /// Reads the content of every note.
     Full,
-    /// Reads notes whose time or size changed.
+    /// Reads notes whose modification time or size changed.
     Sync,
     /// Builds a new index from nothing.
     Reindex,
@@ -36,7 +36,7 @@ pub enum JobMode {
 pub enum JobState {
     /// The job is running.
     Running,
-    /// Done; what it indexed can be searched.
+    /// The job is done; its notes can be searched.
     Done,
     /// The job was cancelled; the next job continues where it stopped.
     Cancelled,
@@ -59,12 +59,12 @@ impl JobState {
     }
 }
 
-/// Trouble with one file.
+/// A problem with one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileProblem {
     /// The file.
     pub file: String,
-    /// What is wrong with it, without its content.
+    /// What is wrong with the file, without its content.
     pub message: String,
 }
 
@@ -77,39 +77,39 @@ pub struct Job {
     pub mode: JobMode,
     /// The state of the job.
     pub state: JobState,
-    /// Files it has to look at.
+    /// Number of files to examine.
     pub total_files: u64,
     /// Number of files processed.
     pub done_files: u64,
-    /// Files it indexed because they were new or had changed.
+    /// Number of files indexed because they were new or had changed.
     pub indexed_files: u64,
-    /// Files that are gone.
+    /// Number of files removed from the index.
     pub removed_files: u64,
-    /// Chunks it wrote.
+    /// Number of chunks written.
     pub written_chunks: u64,
-    /// Chunks it had to embed; the others were known.
+    /// Number of chunks embedded; the others were known.
     pub embedded_chunks: u64,
-    /// Chunks in the index when it was done.
+    /// Number of chunks in the index when the job was done.
     pub total_chunks: u64,
-    /// Trouble with single files, the first of them.
+    /// The first problems with single files.
     pub errors: Vec<FileProblem>,
     /// Number of files with problems.
     pub error_count: u64,
-    /// Why it failed, or what was missing, in our words.
+    /// Why the job failed, or what was missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When it began.
+    /// When the job started.
     pub started_at: Timestamp,
-    /// When it ended.
+    /// When the job ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// How long it took so far.
+    /// Duration so far, in milliseconds.
     pub duration_ms: u64,
     /// How many times in a row an interrupted job was resumed automatically.
     pub attempt: u32,
-    /// The process at work.
+    /// The process id of the job.
     pub pid: u32,
-    /// When that process started, because ids are used again.
+    /// When that process started, because process ids are reused.
     pub process_started: u64,
 }
 

@@ -23,30 +23,30 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// Time limit for a cancelled job to stop, which takes as long as the current write.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
-/// What to do.
+/// The action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// The first index; later, looks at the content of every note.
+    /// Builds the first index; later, reads the content of every note.
     Full,
-    /// Only what changed (default).
+    /// Indexes only changes (default).
     Sync,
-    /// Builds a new index from nothing; the old one answers until it is done.
+    /// Builds a new index from nothing; the old one is searched until it is done.
     Reindex,
-    /// Returns to the complete version before the current one.
+    /// Returns to the previous complete version.
     Rollback,
-    /// Stops the job that runs; the next one goes on where it stopped.
+    /// Cancels the running job; the next one continues where it stopped.
     Cancel,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// "full" for the first index, "sync" for what changed since, "reindex" to build it anew, "rollback" to return to
-    /// the version before, "cancel" to stop the job that runs.
+    /// "full" for the first index, "sync" for changes since then, "reindex" to rebuild it, "rollback" to return to the
+    /// previous version, "cancel" to cancel the running job.
     pub mode: Mode,
-    /// Wait up to this many milliseconds for the job, and not longer than the call's timeout allows; without it the
-    /// answer comes at once.
+    /// Wait up to this many milliseconds for the job, limited by the call's timeout; without it the call returns at
+    /// once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 300_000))]
     pub wait_ms: Option<u64>,
@@ -59,19 +59,19 @@ pub struct Data {
     pub job_id: Option<String>,
     /// running, done, cancelled, failed or interrupted; "rolled-back" after a rollback.
     pub state: String,
-    /// Whether this call started the job; false when another one was running already.
+    /// Whether this call started the job; false when another one was already running.
     pub started: bool,
-    /// Notes indexed so far.
+    /// Number of notes indexed so far.
     pub indexed_files: u64,
-    /// Notes that are gone since.
+    /// Number of notes removed from the index.
     pub removed_files: u64,
-    /// Chunks in the index when done.
+    /// Number of chunks in the index when done.
     pub total_chunks: u64,
-    /// Chunks that had to be embedded.
+    /// Number of chunks that had to be embedded.
     pub embedded_chunks: u64,
-    /// How long it has taken so far.
+    /// Duration so far, in milliseconds.
     pub duration_ms: u64,
-    /// Trouble with single notes; the others are indexed all the same.
+    /// Problems with single notes; the others are still indexed.
     pub errors: Vec<FileProblem>,
     /// Number of notes with problems.
     pub error_count: u64,

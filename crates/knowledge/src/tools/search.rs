@@ -33,7 +33,7 @@ pub struct Input {
     /// What to look for, in any language: a question, a phrase or a few words.
     #[schemars(length(min = 1, max = 2000))]
     pub query: String,
-    /// At most this many results (default 5).
+    /// Maximum number of results (default 5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 50))]
     pub max_results: Option<usize>,
@@ -41,17 +41,17 @@ pub struct Input {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 100))]
     pub directory_filter: Option<Vec<String>>,
-    /// Only notes of these days, both included. A note without a date counts by when it was last changed.
+    /// Only notes of these days, both included. For a note without a date, the day of its last change counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub date_range: Option<DateRange>,
-    /// Only notes with at least one of these tags or a tag below it, without the hash.
+    /// Only notes with at least one of these tags or a nested tag, without the hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 100))]
     pub tags: Option<Vec<String>>,
-    /// Set it once the user has agreed to see results that were withheld as sensitive.
+    /// Set this after the user has agreed to see results that were withheld as sensitive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm_sensitive: Option<bool>,
-    /// Say how each score came about.
+    /// Explain each score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explain: Option<bool>,
 }
@@ -67,7 +67,7 @@ pub struct DateRange {
     pub to: Option<String>,
 }
 
-/// Whether a result is a note or a remembered fact.
+/// Whether a result is a note or a stored fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -80,27 +80,27 @@ pub enum Kind {
 pub struct ResultItem {
     /// The chunk's plain text; code is left out.
     pub chunk_text: String,
-    /// 0 to 1; comparable within one answer.
+    /// 0 to 1; comparable within one response.
     pub score: f64,
-    /// The note, from the vault's root.
+    /// The path of the note, from the vault's root.
     pub source_file: String,
-    /// The headings it stands under.
+    /// The headings above the chunk.
     pub section: Option<String>,
     /// The note's date.
     pub date: Option<String>,
     /// The note's tags.
     pub tags: Vec<String>,
-    /// Which chunk of the note, from 0.
+    /// Index of the chunk in the note, from 0.
     pub chunk_index: u32,
     /// A note, or a fact that was stored with obsidian_rag_memory_store.
     pub kind: Kind,
     /// The note's title.
     pub title: String,
-    /// The part that shows why it was found; may show code.
+    /// The part that shows the match; may contain code.
     pub snippet: String,
-    /// The chunk's bytes in the note: [first, after the last].
+    /// The chunk's byte range in the note: [start, end).
     pub byte_range: Option<[u64; 2]>,
-    /// How the score came about.
+    /// The explanation of the score.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explain: Option<Explanation>,
 }
@@ -111,9 +111,9 @@ pub struct Explanation {
     pub full_text: Part,
     pub vector: Part,
     pub links: Part,
-    /// The terms of the question that the chunk has, as they are counted.
+    /// The terms of the query that the chunk contains.
     pub matched_terms: Vec<String>,
-    /// Those of them that the question repeats: each counts as often as the question has it.
+    /// The terms among them that the query repeats; each counts as often as the query contains it.
     pub repeated_terms: Vec<String>,
 }
 
@@ -121,9 +121,9 @@ pub struct Explanation {
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Part {
-    /// As measured: BM25, cosine, or the note's share of links.
+    /// The measured value: BM25, cosine, or the note's share of links.
     pub raw: Option<f64>,
-    /// 0 to 1 within this answer.
+    /// 0 to 1 within this response.
     pub part: f64,
     pub weight: f64,
 }
@@ -132,7 +132,7 @@ pub struct Part {
 #[schemars(deny_unknown_fields)]
 pub struct Data {
     pub results: Vec<ResultItem>,
-    /// Whether any result touches on health, money, relations, commitments or secrets.
+    /// Whether any result is about health, money, relations, commitments or secrets.
     pub sensitive_detected: bool,
     /// A fact worth remembering, for obsidian_rag_memory_store once the user agrees.
     #[serde(skip_serializing_if = "Option::is_none")]

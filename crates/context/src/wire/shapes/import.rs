@@ -40,7 +40,7 @@ struct FolderMeta {
 #[serde(untagged)]
 enum ImportMeta {
     Folder(FolderMeta),
-    /// Nothing is told of a single file.
+    /// No metadata is reported for a single file.
     File {},
 }
 

@@ -150,7 +150,7 @@ pub(crate) struct CommitShape {
     pub(super) archive_uri: Option<String>,
     archived: bool,
     estimated_active_tokens: u64,
-    /// An archive always gets its overview; who asked for one is told so.
+    /// Whether the client requested an overview; an archive always gets one.
     effective_enable_working_memory: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     reset_context: Option<bool>,
