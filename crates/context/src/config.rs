@@ -120,26 +120,26 @@ fn llm_timeout() -> u64 {
     60_000
 }
 
-/// Which interface a model has.
+/// The interface of a language model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LlmKind {
-    /// Ollama's chat.
+    /// Ollama's chat interface.
     Ollama,
-    /// OpenAI's chat completions.
+    /// OpenAI's chat completions interface.
     Openai,
 }
 
-/// Whose memories are kept apart.
+/// Which peers have separate memories.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PeerRole {
-    /// Each agent's.
+    /// Each agent.
     #[default]
     Assistant,
-    /// Each sender's.
+    /// Each sender.
     Person,
-    /// Nobody's.
+    /// No peer.
     None,
 }
 

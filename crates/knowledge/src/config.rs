@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Notes that can be asked.
+/// The searchable index of the notes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct KnowledgeConfig {
@@ -156,16 +156,16 @@ impl Default for IndexConfig {
     }
 }
 
-/// What makes vectors.
+/// The kind of embedder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EmbedderKind {
-    /// The table that comes with Toolyard: no server, nothing leaves the process.
+    /// The built-in static table: no server, and no text leaves the process.
     #[default]
     Static,
     /// An Ollama server.
     Ollama,
-    /// Any server with OpenAI's `/embeddings`.
+    /// Any server with OpenAI's `/embeddings` interface.
     Openai,
     /// Full text only.
     None,

@@ -3,9 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Fields that OpenViking's clients read in answers and that stand for features which this store does not have: queues,
-/// locks, token accounting, rewriting of questions. Their values never change and nothing here reads them. Each answer
-/// that needs some of them flattens one of these, made by the constructor that is named after the answer.
+/// Fields that OpenViking's clients read in responses and that represent features which this store does not have:
+/// queues, locks, token accounting, query rewriting. Their values never change and nothing here reads them. Each
+/// response that needs some of them flattens a value of this type, made by the constructor that is named after the
+/// response.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Compat {
     /// The queues behind a request. All work completes before the response, so the queues are empty.

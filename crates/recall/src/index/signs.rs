@@ -25,7 +25,7 @@ pub enum Sign {
     Near,
     /// Similarity of the nearest words, corrected for what a text of this length reaches by chance.
     MaxSim,
-    /// [`Self::MaxSim`] of the turns on each side.
+    /// [`Sign::MaxSim`] of the turns on each side.
     MaxSimBeside,
     /// The previous turn asks what the question asks.
     Answers,
@@ -41,7 +41,7 @@ pub enum Sign {
     Recency,
     /// The turn was said by the person whom the question is about.
     SaidBy,
-    /// [`Self::SaidBy`], and the turn is in the first person.
+    /// [`Sign::SaidBy`], and the turn is in the first person.
     SaidByFirst,
     /// The turn was said by somebody else and addresses "you".
     ToldSecond,
