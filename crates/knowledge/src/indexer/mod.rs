@@ -292,9 +292,9 @@ impl Jobs {
             }
             Err(error) => {
                 match &error {
-                    // The caller gets instructions to install the program, so a warning in the log is enough.
+                    // The response tells the caller what to install, so a message at the level info is enough.
                     JobError::Index(IndexError::Program(ProgramError::Missing(_))) => {
-                        tracing::warn!(?error, job = %job.id, "indexing failed");
+                        tracing::info!(?error, job = %job.id, "indexing failed");
                     }
                     _ => tracing::error!(?error, job = %job.id, "indexing failed"),
                 }
