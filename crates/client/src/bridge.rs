@@ -65,7 +65,7 @@ async fn pump(
             }
         }
         if let Err(error) = sink.close().await {
-            tracing::debug!(%error, "the bridge was gone before the goodbye");
+            tracing::debug!(%error, "the bridge closed the connection first");
         }
     };
     let reading = async {

@@ -229,7 +229,7 @@ impl Client {
     /// Closes the connection.
     pub async fn close(mut self) {
         if let Ok(Err(error)) = tokio::time::timeout(GOODBYE, self.socket.close()).await {
-            tracing::debug!(%error, "the gateway was gone before the goodbye");
+            tracing::debug!(%error, "the gateway closed the connection first");
         }
     }
 }

@@ -199,14 +199,14 @@ impl Serialize for ApiError {
 /// A value of the store that cannot be serialised is a defect.
 impl From<serde_json::Error> for ApiError {
     fn from(error: serde_json::Error) -> Self {
-        tracing::error!(%error, "a value of the context store could not be written or read as JSON");
+        tracing::error!(%error, "a value of the context store could not be serialised or parsed as JSON");
         Self::new(Code::Internal, format!("a record of the store cannot be used: {error}"))
     }
 }
 
 impl From<std::io::Error> for ApiError {
     fn from(error: std::io::Error) -> Self {
-        tracing::warn!(%error, "the context store could not do its work");
+        tracing::warn!(%error, "an I/O operation of the context store failed");
         let code = match error.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Code::ResourceExhausted,
             _ => Code::Internal,

@@ -53,7 +53,7 @@ impl ContextStore {
         let traces = Traces::open(&config, root.parent().unwrap_or(&root));
         let queries = QueryConfigs::open(config.runtime_query_config_path.clone());
         let model = config.llm.as_ref().and_then(|llm| {
-            Model::new(llm).inspect_err(|why| tracing::warn!(%why, "no language model: digests are extracted")).ok()
+            Model::new(llm).inspect_err(|why| tracing::warn!(%why, "no language model; rules extract summaries")).ok()
         });
         let store = Arc::new(Self {
             importer: crate::store::watches::Importer::new(&config),

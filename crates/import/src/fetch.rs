@@ -98,7 +98,7 @@ async fn follow(url: &str, rules: &NetworkRules, limits: &Limits) -> Result<Fetc
 /// panic when there is none.
 pub fn settle_cryptography() {
     if tokio_rustls::rustls::crypto::ring::default_provider().install_default().is_err() {
-        tracing::debug!("the process has a provider of cryptography already");
+        tracing::debug!("the process already has a cryptography provider");
     }
 }
 

@@ -90,7 +90,7 @@ impl Sieve {
             Ok(event) if !event.need_rescan() => event,
             Ok(_) => return Some(self.lost()),
             Err(error) => {
-                tracing::warn!(%error, "some of the vault cannot be watched; it is looked at every knowledge.indexing.rescanSecs");
+                tracing::warn!(%error, "a part of the vault cannot be watched; it is scanned every knowledge.indexing.rescanSecs");
                 return Some(self.lost());
             }
         };

@@ -26,7 +26,7 @@ impl Scope {
         if small && let Ok(text) = std::fs::read_to_string(&path) {
             for line in text.lines() {
                 if let Err(error) = builder.add_line(None, &nfc(line)) {
-                    tracing::warn!(%error, line, "a line of the ignore file is no pattern and is left out");
+                    tracing::warn!(%error, line, "a line of the ignore file is not a valid pattern and is skipped");
                 }
             }
         }

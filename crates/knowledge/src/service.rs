@@ -233,7 +233,7 @@ impl Knowledge {
     fn loaded_or(&self, error: IndexError) -> Result<Arc<Library>, Problem> {
         match (&error, self.library.load_full()) {
             (IndexError::Unavailable(_) | IndexError::Program(_), Some(library)) => {
-                tracing::warn!(%error, "the version that is loaded is searched on");
+                tracing::warn!(%error, "a newer version cannot be loaded; the loaded version stays in use");
                 Ok(library)
             }
             _ => Err(self.broken(error)),
@@ -437,10 +437,7 @@ impl Knowledge {
         self.jobs.went_back_to(info.completed_at);
         self.with_cache(|cache| cache.broken = None);
         if let Err(problem) = self.refresh().await {
-            tracing::warn!(
-                problem = problem.message,
-                "the version of the index that was gone back to could not be loaded"
-            );
+            tracing::warn!(problem = problem.message, "the restored version of the index could not be loaded");
         }
         Ok(info)
     }

@@ -35,7 +35,7 @@ async fn serve_and(knowledge: Arc<Knowledge>, stop: CancellationToken, watches: 
     let changes = watches.then(|| watch(&knowledge)).flatten();
     knowledge.observe().await;
     if let Some(job) = knowledge.resume() {
-        tracing::info!(job = %job.id, "an interrupted indexing job is taken up again");
+        tracing::info!(job = %job.id, "an interrupted indexing job is resumed");
     } else if watches {
         index_first(&knowledge).await;
     }
@@ -100,8 +100,8 @@ async fn index_first(knowledge: &Arc<Knowledge>) {
         return;
     }
     match knowledge.start(JobMode::Full) {
-        Ok(started) => tracing::info!(job = %started.job().id, "the first index is being made"),
-        Err(problem) => tracing::warn!(problem = problem.message, "the first index cannot be made"),
+        Ok(started) => tracing::info!(job = %started.job().id, "the first index is being built"),
+        Err(problem) => tracing::warn!(problem = problem.message, "the first index cannot be built"),
     }
 }
 
@@ -157,7 +157,7 @@ fn watch(knowledge: &Knowledge) -> Option<Changes> {
     match Changes::watch(knowledge.vault.root(), &knowledge.config.indexing) {
         Ok(changes) => Some(changes),
         Err(error) => {
-            tracing::warn!(%error, "the vault cannot be watched; it is looked at every knowledge.indexing.rescanSecs instead");
+            tracing::warn!(%error, "the vault cannot be watched; it is scanned every knowledge.indexing.rescanSecs instead");
             None
         }
     }

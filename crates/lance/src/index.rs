@@ -184,7 +184,7 @@ impl NoteIndex for LanceIndex {
             if start == Start::Fresh
                 && let Err(IndexError::Corrupted(reason)) = guarded(current(self.place.clone())).await
             {
-                tracing::warn!(reason, "a damaged index is thrown away");
+                tracing::warn!(reason, "a damaged index is deleted before the rebuild");
                 let place = self.place.clone();
                 guarded(async move { place.discard().await }).await?;
             }

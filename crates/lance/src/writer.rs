@@ -246,7 +246,7 @@ impl IndexWriter for LanceWriter {
                     drop_tag(&self.tables.chunks, first).await?;
                     drop_tag(&self.tables.files, first).await?;
                 }
-                Err(error) => tracing::warn!(%error, "the index could not be put in order; it is searched as it is"),
+                Err(error) => tracing::warn!(%error, "the index could not be compacted; it is searched as it is"),
             }
             if let Err(error) = maintain::after_tagging(&self.place, &self.tables).await {
                 // Old versions only take space.

@@ -90,7 +90,7 @@ impl Out {
     fn write(&self, frame: &[u8]) {
         let mut out = locked(&self.0);
         if let Err(error) = out.write_all(frame).and_then(|()| out.flush()) {
-            tracing::debug!(%error, "nobody reads the replies");
+            tracing::debug!(%error, "a reply could not be written; the client has closed the pipe");
         }
     }
 }

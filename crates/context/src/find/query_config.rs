@@ -306,7 +306,7 @@ impl QueryConfigs {
             match disk::read_text(path).map_err(serde_json::Error::io).and_then(|text| serde_json::from_str(&text)) {
                 Ok(file) => *state = (file, Some(modified)),
                 Err(error) => {
-                    tracing::warn!(%error, path = %path.display(), "the query configuration cannot be read and is left as it was");
+                    tracing::warn!(%error, path = %path.display(), "the query configuration cannot be read; the previous one stays in use");
                 }
             }
         }

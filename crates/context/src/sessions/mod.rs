@@ -120,7 +120,7 @@ impl Session {
         let meta = match disk::read_if_there(&folder.join(".meta.json"))? {
             None => Meta::default(),
             Some(text) => serde_json::from_str(&text).unwrap_or_else(|error| {
-                tracing::warn!(%error, session = id, "what is noted about a session cannot be read; its messages can");
+                tracing::warn!(%error, session = id, "the metadata of a session cannot be read; its messages are used without it");
                 Meta::default()
             }),
         };

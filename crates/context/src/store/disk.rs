@@ -162,7 +162,7 @@ pub(crate) fn discard(path: &Path) {
         Err(_) => return,
     };
     if let Err(error) = removed {
-        tracing::warn!(%error, "a file that was taken out of the context store is still on disk");
+        tracing::warn!(%error, "a file removed from the context store could not be deleted from disk");
     }
 }
 

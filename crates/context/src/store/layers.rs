@@ -78,7 +78,7 @@ fn take_away(path: &std::path::Path) -> bool {
         Ok(()) => true,
         Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => false,
         Err(error) => {
-            tracing::warn!(%error, path = %path.display(), "the outdated description of a folder is still there");
+            tracing::warn!(%error, path = %path.display(), "the outdated description of a folder could not be deleted");
             false
         }
     }
@@ -164,7 +164,7 @@ fn write(
         let path = account.path(place).join(name);
         // The description is derived from other files and can be rebuilt, so a failed write is not an error.
         if let Err(error) = disk::write(&path, format!("{head}{body}\n").as_bytes(), Keep::Derived) {
-            tracing::debug!(%error, %place, "a folder's description was not kept");
+            tracing::debug!(%error, %place, "the description of a folder could not be stored");
         }
     }
 }

@@ -58,7 +58,7 @@ impl Fields {
         let comment = text[at + OPEN.len()..].trim();
         let Some(json) = comment.strip_suffix(CLOSE) else { return (text, Self::default()) };
         let fields = serde_json::from_str(json.trim()).unwrap_or_else(|error| {
-            tracing::warn!(%error, "what is noted about a memory cannot be read; its text can");
+            tracing::warn!(%error, "the metadata of a memory cannot be read; its text is used without it");
             Self::default()
         });
         (text[..at].trim_end(), fields)

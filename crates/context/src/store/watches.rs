@@ -179,7 +179,7 @@ impl ContextStore {
                     && watch.is_active
                     && let Err(error) = self.look_again(&account, &watch)
                 {
-                    tracing::warn!(uri = %watch.to_uri, error = %error.message, "a watched resource was not brought in again");
+                    tracing::warn!(uri = %watch.to_uri, error = %error.message, "a watched resource could not be imported again");
                 }
             }
         }

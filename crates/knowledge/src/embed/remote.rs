@@ -173,7 +173,7 @@ impl<I: Interface> RemoteEmbedder<I> {
             }
             tried = self.interface.ask(server, &[part.to_owned()], patient && halvings == 0).await?;
         }
-        tracing::warn!(service = server.service, "one text cannot be embedded; it is found by words only");
+        tracing::warn!(service = server.service, "one text cannot be embedded; only full text finds it");
         Ok(None)
     }
 

@@ -267,7 +267,7 @@ impl CancelFile {
     pub(super) fn clear(&self) {
         match std::fs::remove_file(&self.0) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                tracing::warn!(%error, file = %self.0.display(), "a request to stop could not be taken back");
+                tracing::warn!(%error, file = %self.0.display(), "a cancellation request could not be removed");
             }
             _ => {}
         }

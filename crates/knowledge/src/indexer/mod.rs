@@ -190,7 +190,7 @@ impl Jobs {
     pub(crate) fn went_back_to(&self, completed_at: Timestamp) {
         let record = JobRecord { last_sync: Some(completed_at), ..self.file.read() };
         if let Err(error) = self.file.write(&record) {
-            tracing::warn!(%error, "that the index is older now could not be noted");
+            tracing::warn!(%error, "the time of the restored index version could not be recorded");
         }
     }
 
@@ -254,7 +254,7 @@ impl Jobs {
                 if let Err(error) = file.write(&JobRecord { last: Some(job.clone()), ..record.clone() }) {
                     // The next checkpoint writes the record again. The progress is lost only if the process dies before
                     // that.
-                    tracing::warn!(%error, "how far the index job is could not be written");
+                    tracing::warn!(%error, "the progress of the indexing job could not be written");
                 }
             }
         });
@@ -357,7 +357,7 @@ impl Worker {
     async fn work(&self, mode: JobMode) -> Result<Outcome, JobError> {
         match self.run_over_restarts(mode).await {
             Err(JobError::DimensionsChanged) => {
-                tracing::warn!("the embedding model gives vectors of another length; indexing from nothing");
+                tracing::warn!("the embedding model returns vectors of another length; the index is rebuilt");
                 self.begun.store(false, Ordering::Relaxed);
                 self.run_over_restarts(JobMode::Reindex).await
             }
@@ -373,7 +373,7 @@ impl Worker {
                 Err(JobError::Index(IndexError::Program(
                     error @ (ProgramError::Ended(_) | ProgramError::NotStarted(_)),
                 ))) => {
-                    tracing::warn!(%error, restart, "the index program ended during indexing; the job goes on");
+                    tracing::warn!(%error, restart, "the index program ended during indexing; the job continues");
                     // A reindex job has already discarded the old table and continues with the new one.
                     if mode == JobMode::Reindex && self.begun.load(Ordering::Relaxed) {
                         mode = JobMode::Full;

@@ -105,7 +105,7 @@ pub fn entries() -> Result<Vec<ToolEntry>, RegistryError> {
 /// The tools' schemas, compiled once.
 static CHECKED: LazyLock<Vec<ToolEntry>> = LazyLock::new(|| {
     entries().unwrap_or_else(|error| {
-        tracing::error!(%error, "the schemas of the notes' tools cannot be used");
+        tracing::error!(%error, "the schemas of the note tools are invalid");
         Vec::new()
     })
 });

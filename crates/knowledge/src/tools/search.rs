@@ -352,7 +352,7 @@ fn known_facts(call: &Call<'_>, library: &Library, filter: &ChunkFilter, questio
             }
     };
     call.knowledge.facts.find(question, admits).unwrap_or_else(|error| {
-        tracing::warn!(%error, "remembered facts cannot be read");
+        tracing::warn!(%error, "stored facts cannot be read");
         Vec::new()
     })
 }

@@ -155,7 +155,7 @@ impl Connection {
         if let Ok(frame) = wire::frame(number, request)
             && self.outbox().is_some_and(|outbox| outbox.try_send(frame).is_err())
         {
-            tracing::debug!("a handle of the index program stays open until it ends");
+            tracing::debug!("a handle could not be closed; it stays open until the index program ends");
         }
     }
 

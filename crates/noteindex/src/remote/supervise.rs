@@ -115,7 +115,7 @@ impl Supervisor {
                 starts.failures = 0;
             }
             starts.failed();
-            tracing::warn!(failures = starts.failures, "the index program ended; it is started again");
+            tracing::warn!(failures = starts.failures, "the index program ended; it is restarted");
         }
         let pause = starts.pause();
         if pause > PATIENCE {
@@ -178,7 +178,7 @@ async fn stop_when_idle(supervisor: Weak<Supervisor>, idle: Duration) {
             Some(connection) if connection.idle_for().is_some_and(|time| time >= idle) => {
                 connection.close();
                 *live = None;
-                tracing::debug!("the index program is stopped: nobody used it");
+                tracing::debug!("the idle index program is stopped");
                 return;
             }
             Some(_) => {}

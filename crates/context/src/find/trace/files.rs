@@ -81,7 +81,7 @@ impl Files {
             if date < oldest
                 && let Err(error) = std::fs::remove_file(&path)
             {
-                tracing::warn!(%error, "an old file of recall traces is still there");
+                tracing::warn!(%error, "an old file of recall traces could not be deleted");
             }
         }
     }

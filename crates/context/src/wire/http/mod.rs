@@ -196,7 +196,7 @@ fn json_response(status: StatusCode, body: &impl Serialize) -> Response<Bytes> {
     let (status, body) = match serde_json::to_vec(body) {
         Ok(body) => (status, Bytes::from(body)),
         Err(error) => {
-            tracing::error!(%error, "an answer of the context store could not be written as JSON");
+            tracing::error!(%error, "a response of the context store could not be serialised as JSON");
             (StatusCode::INTERNAL_SERVER_ERROR, Bytes::from_static(BROKEN.as_bytes()))
         }
     };
