@@ -1,6 +1,7 @@
 //! What can be typed. Help, completions and the documentation all come from these definitions: here what every command
 //! shares and the list of commands, in `cli/` a file for each family of them.
 
+mod approvals;
 mod begin;
 mod bridge;
 mod config;
@@ -17,6 +18,7 @@ mod tools;
 mod upkeep;
 mod vault;
 
+pub use approvals::{AllowArgs, ApprovalsCommand, GrantScopeArg, GrantsCommand};
 pub use begin::{InitArgs, ReportArgs, SelfCommand};
 pub use bridge::{BridgeCommand, BridgeOpening, ClaudeCommand, ClaudePluginArgs, ClaudeStart, Verdict};
 pub use config::{ConfigCommand, ExplainArgs};
@@ -93,6 +95,12 @@ pub enum Command {
     /// List, show, export, verify, resume and cancel runs
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// List, show and answer the questions of agents
+    #[command(subcommand)]
+    Approvals(ApprovalsCommand),
+    /// List and revoke lasting permissions
+    #[command(subcommand)]
+    Grants(GrantsCommand),
     /// Say what every agent did in a span of time
     Report(ReportArgs),
     /// Copy everything Toolyard keeps into a folder, while it runs
