@@ -1,0 +1,1 @@
+import"./disclose-version-Cyxqcjr5.js";function e(e){}export{e as default};
