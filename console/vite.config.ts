@@ -20,6 +20,7 @@ export default defineConfig({
     chunkSizeWarningLimit: 2000,
   },
   server: {
+    fs: { allow: ['..'] },
     host: '127.0.0.1',
     proxy: {
       '/console/': { target: toolyard, ws: true, changeOrigin: true, headers: { origin: toolyard } },

@@ -163,6 +163,7 @@ export interface ConsoleMethods {
       sentence: string;
     };
   };
+  'console.subscribe': { params: { after?: { bootId: string; seq: number }; logs?: boolean }; answer: { bootId: string; seq: number; resumed: boolean } };
   'console.code': { params: { rights?: string; phone?: boolean }; answer: { url: string; expiresAt: string; rights: string } };
   'downloads.ticket': { params: { runId: string; form: string }; answer: { path: string; name: string; expiresAt: string } };
 }

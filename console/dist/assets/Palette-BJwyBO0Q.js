@@ -1,1 +1,0 @@
-import"./disclose-version-Cyxqcjr5.js";function e(e){}export{e as default};
