@@ -9,6 +9,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod approvals;
+mod approvals_bound;
+mod approvals_kept;
+mod grants;
 mod authority;
 mod files;
 mod fuzz;
