@@ -181,8 +181,10 @@ export class Connection {
       return;
     }
     if (frame.event === 'feed') {
-      const item = frame.payload as { seq: number };
-      if (this.cursor) this.cursor = { bootId: this.cursor.bootId, seq: item.seq };
+      // Progress of a run has no number: it is not sent again after a loss.
+      const { seq, kind } = frame.payload as { seq?: number; kind?: string };
+      if (this.cursor && seq !== undefined) this.cursor = { bootId: this.cursor.bootId, seq: Math.max(seq, this.cursor.seq) };
+      if (kind === 'lost') this.#around.onGap();
     }
     this.#around.onEvent({ event: frame.event, payload: frame.payload });
   }
@@ -196,7 +198,7 @@ export class Connection {
     const feed = (await this.#request('console.subscribe', this.cursor ? { after: this.cursor } : {})) as {
       bootId: string; seq: number; resumed: boolean;
     };
-    // While resuming, missed items follow this answer and move the cursor on from where it was.
+    // While resuming, missed items come before or after this answer and move the cursor on from where it was.
     if (!feed.resumed || this.cursor?.bootId !== feed.bootId) this.cursor = { bootId: feed.bootId, seq: feed.seq };
     this.#attempt = 0;
     this.#set({ phase: 'live', hello, retryAt: 0, asOf: this.#around.now() });

@@ -13,30 +13,15 @@ export type RunRow = RunsListAnswerRunSummary & {
   waiting?: number;
 };
 
-export interface CallRow {
-  n: number;
-  callId: string;
-  stepId: string;
-  tool: string;
-  attempt: number;
-  iteration?: { index: number; itemName: string; itemValue: Json } | number | null;
-  startedAt: string;
-  endedAt?: string | null;
-  durationMs?: number | null;
-  status?: string | null;
-  error?: { code: string; message: string } | null;
-  args: { [key: string]: Json };
-  changes: { kind: string; path: string }[];
-  waitedMs?: number | null;
-}
-
 export interface Digest {
   since: string;
   until: string;
-  runs: { total: number; succeeded: number; failed: number; cancelled: number; running: number; paused: number };
-  files: { path: string; kind: string; runId: string; times: number }[];
-  failures: { runId: string; title: string; at: string; code: string; message: string }[];
-  expired: { id: string; tool: string; askedAt: string }[];
+  total: number;
+  runs: { [status: string]: number };
+  files: { path: string; from?: string | null; kind: string; runId: string; times: number }[];
+  filesTotal: number;
+  failures: { runId: string; title: string; at?: string | null; error?: { code: string; message: string } | null }[];
+  expired: { id: string; title: string; tool: string; askedAt: string; runId?: string | null }[];
   truncated: boolean;
 }
 
@@ -117,10 +102,6 @@ export interface ConsoleMethods {
     params: RunsListParams & { agent?: string; tool?: string; door?: string; text?: string; from?: string; to?: string; counts?: boolean };
     answer: { runs: RunRow[]; next?: string | null; searchedTo?: string | null };
   };
-  'runs.calls': {
-    params: { runId: string; after?: number; limit?: number; failed?: boolean; tool?: string };
-    answer: { calls: CallRow[]; next?: number | null; total: number; failed: number };
-  };
   'runs.digest': { params: { since: string; until?: string }; answer: Digest };
   'runs.record': {
     params: { runId: string; from?: number; limit?: number };
@@ -135,35 +116,24 @@ export interface ConsoleMethods {
   };
   'policy.explain': {
     params: { tool: string; args?: { [key: string]: Json }; agent?: string; door?: string; session?: string };
-    answer: { decision: 'allow' | 'ask' | 'deny'; reason?: string | null; rule?: string | null; layers: Json[] };
-  };
-  'tools.search': {
-    params: { query: string; limit?: number };
-    answer: {
-      query: string;
-      hits: { name: string; title: string; score: number; parts: { [part: string]: number }; decision: string; reason?: string | null }[];
-      hidden: number;
-    };
-  };
-  'tools.savings': {
-    params: { days?: number };
-    answer: {
-      days: { date: string; turns: number; shownBytes: number; allBytes: number; savedBytes: number }[];
-      total: { turns: number; shownBytes: number; allBytes: number; savedBytes: number };
-    };
+    answer: { tool: string; agent: string; door: string; decision: 'allow' | 'ask' | 'deny'; reason?: string | null; rule?: string | null; riskLevel: string; hostPath: boolean };
   };
   'recall.why': {
     params: { corpus: 'notes' | 'memory' | 'tools'; query: string; expect: string };
     answer: {
+      found: boolean;
       steps: { check: string; ok: boolean; detail: string }[];
+      hits: { rank: number; id: string; score: number; parts: { name: string; value: number; raw?: number | null }[]; matched?: string[]; expected: boolean }[];
       rank?: number | null;
-      score?: number | null;
-      parts?: { [part: string]: number } | null;
-      threshold?: number | null;
       sentence: string;
     };
   };
-  'console.subscribe': { params: { after?: { bootId: string; seq: number }; logs?: boolean }; answer: { bootId: string; seq: number; resumed: boolean } };
-  'console.code': { params: { rights?: string; phone?: boolean }; answer: { url: string; expiresAt: string; rights: string } };
+  'mcp.add': { params: { name: string; command?: string; args?: string[]; url?: string; sandbox?: boolean }; answer: Json };
+  'mcp.remove': { params: { server: string }; answer: { removed: string } };
+  'mcp.test': { params: { server: string }; answer: { ok: boolean; error?: { code: string; message: string; suggestion?: string | null } | null; log?: string | null } };
+  'mcp.log': { params: { server: string }; answer: { server: string; log: string } };
+  'logs.subscribe': { params: { cursor?: number }; answer: { subscriptionId: string; cursor: number } };
+  'console.subscribe': { params: { after?: { bootId: string; seq: number }; }; answer: { bootId: string; seq: number; resumed: boolean } };
+  'console.code': { params: { rights?: string; phone?: boolean }; answer: { url: string; expiresAt: string } };
   'downloads.ticket': { params: { runId: string; form: string }; answer: { path: string; name: string; expiresAt: string } };
 }

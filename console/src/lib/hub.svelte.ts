@@ -3,19 +3,19 @@
 import type { Answer, MethodName, Params } from './api.ts';
 import type { Hello, ServerEvent, State } from './connection.ts';
 import { forget, identity, signLines, type Identity } from './device.ts';
+import { ORIGIN } from './origin.ts';
 import { Problem } from './problem.ts';
 import { Tabs } from './tabs.ts';
 
 export interface FeedItem {
-  seq: number;
+  /** Absent for the progress of a run, which is not sent again. */
+  seq?: number;
   at: string;
-  kind: 'run' | 'approval' | 'device' | 'log';
+  kind: 'run' | 'approval' | 'device' | 'lost';
   event?: string;
   runId?: string;
   run?: unknown;
   id?: string;
-  approval?: unknown;
-  line?: string;
 }
 
 type Listener<T> = (value: T) => void;
@@ -109,7 +109,7 @@ class Hub {
       open: () => new WebSocket(`${location.protocol === 'https:' ? 'wss' : 'ws'}://${location.host}/console/socket`),
       sign: async (nonce) => ({
         deviceId: who.deviceId,
-        signature: await signLines(who.keys, ['toolyard-console-connect-v1', location.origin, who.deviceId, nonce]),
+        signature: await signLines(who.keys, ['toolyard-console-connect-v1', ORIGIN, who.deviceId, nonce]),
       }),
       now: () => Date.now(),
       random: () => Math.random(),

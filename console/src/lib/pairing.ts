@@ -3,6 +3,7 @@
 
 import type { Device } from './connection.ts';
 import { browserName, keep, newKeys, signLines } from './device.ts';
+import { ORIGIN } from './origin.ts';
 import { Problem } from './problem.ts';
 
 export interface Session {
@@ -32,7 +33,7 @@ export async function session(): Promise<Session> {
 export async function pair(secret: { code: string } | { token: string }): Promise<Device> {
   const { keys, publicKey, deviceId } = await newKeys();
   const text = 'code' in secret ? secret.code : secret.token;
-  const signature = await signLines(keys, ['toolyard-console-pair-v1', location.origin, publicKey, text]);
+  const signature = await signLines(keys, ['toolyard-console-pair-v1', ORIGIN, publicKey, text]);
   const response = await fetch('/pair', {
     method: 'POST',
     credentials: 'same-origin',

@@ -52,6 +52,16 @@ class Shared {
     this.questions = this.questions.filter((each) => each.id !== question.id);
   }
 
+  /** The feed names a question; what is to be shown of it is fetched. */
+  async #fetch(id: string): Promise<void> {
+    try {
+      const { approval } = await hub.call('approvals.show', { id });
+      if (!approval.answer) this.#questions([...this.questions.filter((each) => each.id !== id), approval]);
+    } catch {
+      // Answered or gone in the meantime: the feed says so next. A lost connection loads everything again.
+    }
+  }
+
   #questions(list: Question[]): void {
     for (const question of list) if (!this.appeared.has(question.id)) this.appeared.set(question.id, performance.now());
     this.questions = [...list].sort((a, b) => a.askedAt.localeCompare(b.askedAt));
@@ -59,9 +69,8 @@ class Shared {
 
   #take(item: FeedItem): void {
     if (item.kind === 'approval') {
-      const question = item.approval as Question | undefined;
-      const others = this.questions.filter((each) => each.id !== item.id);
-      this.#questions(item.event === 'requested' && question && !question.answer ? [...others, question] : others);
+      if (item.event === 'requested' && item.id) void this.#fetch(item.id);
+      else this.#questions(this.questions.filter((each) => each.id !== item.id));
     }
     if (item.kind === 'run' && item.run) {
       const run = item.run as RunRow;

@@ -72,12 +72,14 @@ pub fn version() -> &'static str {
 pub fn is_page(path: &str) -> bool {
     let mut segments = path.strip_prefix('/').unwrap_or(path).split('/');
     let (first, second, third) = (segments.next().unwrap_or_default(), segments.next(), segments.next());
-    if second == Some("") || third == Some("") {
+    if second == Some("") || third == Some("") || segments.next().is_some() {
         return false;
     }
     match (first, second, third) {
         ("", None, _) => true,
-        ("runs" | "tools" | "settings" | "notes" | "memory" | "connect" | "pair", None, _) => true,
+        ("runs" | "plans" | "tools" | "settings" | "notes" | "memory" | "traces" | "why", None, _) => true,
+        ("connect" | "more" | "pair", None, _) => true,
+        ("runs", Some(_), Some("undo")) => true,
         ("plans", Some("new"), None) => true,
         ("runs" | "approve" | "tools" | "traces" | "servers" | "agents", Some(_), None) => true,
         ("settings", Some(_), _) => true,
@@ -95,6 +97,11 @@ mod tests {
             "/",
             "/runs",
             "/runs/0190",
+            "/runs/0190/undo",
+            "/plans",
+            "/why",
+            "/traces",
+            "/more",
             "/approve/a1",
             "/plans/new",
             "/tools",
@@ -120,8 +127,8 @@ mod tests {
             "/bridge",
             "/api/v1/x",
             "/approve",
-            "/plans",
             "/plans/old",
+            "/runs/x/undo/y",
             "/runs/",
             "//",
             "/assets/x",
