@@ -79,9 +79,10 @@ impl Caller {
         }
     }
 
-    /// Whether the caller may name any path of the host: a person who names it, and not a script that the person started.
+    /// Whether the caller may name any path of the host: a person who types it on the host, not a script that the person
+    /// started, and not a browser, which may be on another machine.
     pub fn names_host_paths(&self) -> bool {
-        self.is_person && self.door != Door::Script
+        self.is_person && !matches!(self.door, Door::Script | Door::Console)
     }
 
     /// The caller as a JSON object, for `run.json`.

@@ -26,12 +26,12 @@ pub use connect::{ConnectArgs, ImportCommand, ImportMcpArgs};
 pub use ctx::CtxCommand;
 pub use eval::EvalCommand;
 pub use extensions::{McpAdd, McpArgs, McpCommand, PluginsCommand};
-pub use gateway::{DevicesCommand, GatewayCommand, GatewayTarget, UpArgs};
+pub use gateway::{ConsoleArgs, DevicesCommand, GatewayCommand, GatewayTarget, UpArgs};
 pub use hooks::{HooksClient, HooksClientArgs, HooksCommand, HooksInstallArgs, HooksRunArgs};
 pub use plan::{Approval, PlanCommand, PlanFile};
-pub use runs::{KeysCommand, RunsCommand};
+pub use runs::{KeysCommand, RunFilterArgs, RunsCommand};
 pub use tools::{CallArgs, SearchMode, ToolsCommand};
-pub use upkeep::{BackupArgs, PruneArgs, RestoreArgs, StoreCommand};
+pub use upkeep::{BackupArgs, LogsArgs, PruneArgs, RestoreArgs, StoreCommand};
 pub use vault::{FileStateArg, IndexArgs, SearchArgs, VaultCommand};
 
 use clap::{Args, Parser, Subcommand};
@@ -82,6 +82,8 @@ pub enum Command {
     Init(InitArgs),
     /// Start Toolyard and serve until stopped
     Up(UpArgs),
+    /// Pair a browser with the running Toolyard and open the web console
+    Console(ConsoleArgs),
     /// Print the status: running or not, address, vault, index, session key, open questions, what to do next
     Status,
     /// Call one tool
@@ -95,6 +97,10 @@ pub enum Command {
     /// List, show, export, verify, resume and cancel runs
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// Print log lines of the running Toolyard
+    Logs(LogsArgs),
+    /// Show what the running Toolyard is doing, refreshed every second, until interrupted
+    Top,
     /// List, show and answer the questions of agents
     #[command(subcommand)]
     Approvals(ApprovalsCommand),

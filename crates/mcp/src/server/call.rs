@@ -163,7 +163,7 @@ impl Inner {
         });
         let token = exchange.progress_token.as_ref();
         let progress = token.filter(|t| t.is_string() || t.is_number()).map(|token| {
-            let subscription = Subscription { run_id: Some(run_id), session: None };
+            let subscription = Subscription { run_id: Some(run_id), ..Subscription::default() };
             (engine.bus().subscribe(subscription), token.clone())
         });
         let stops = (!handshake).then(|| cancel.clone().drop_guard());

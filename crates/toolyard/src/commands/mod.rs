@@ -8,6 +8,7 @@ mod call;
 mod claude;
 mod config;
 mod connect;
+mod console;
 mod ctx;
 mod devices;
 mod doctor;
@@ -34,6 +35,7 @@ mod up;
 mod upkeep;
 mod vault;
 mod verify;
+mod watch;
 
 use crate::{
     cli::{Cli, Command, Global},
@@ -53,10 +55,13 @@ pub async fn run(cli: Cli) -> ExitCode {
     let outcome = match cli.command.unwrap_or(Command::Status) {
         Command::Status => status::run(&global).await,
         Command::Up(args) => up::run(&global, args).await,
+        Command::Console(args) => console::run(&global, &args).await,
         Command::Call(args) => call::run(&global, args).await,
         Command::Tools(command) => tools::run(&global, command).await,
         Command::Plan(command) => plan::run(&global, command).await,
         Command::Runs(command) => runs::run(&global, command).await,
+        Command::Logs(args) => watch::logs(&global, &args).await,
+        Command::Top => watch::top(&global).await,
         Command::Approvals(command) => approvals::run(&global, command).await,
         Command::Grants(command) => approvals::grants(&global, command).await,
         Command::Backup(args) => upkeep::backup(&global, args).await,

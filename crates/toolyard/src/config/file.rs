@@ -131,6 +131,10 @@ pub struct GatewayConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "value"))]
     pub token: Option<String>,
+    /// The address at which browsers reach the console, for example `https://yard.example.org`, where it is not the one that
+    /// Toolyard listens on: behind a proxy, or for a phone. `toolyard console` prints it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub public_url: Option<String>,
     /// Browser origins that may connect in addition to the gateway's own, for example `https://console.example.org`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allowed_origins: Vec<String>,
@@ -164,6 +168,7 @@ impl Default for GatewayConfig {
             host: IpAddr::from([127, 0, 0, 1]),
             port: 18789,
             token: None,
+            public_url: None,
             allowed_origins: Vec::new(),
             allowed_hosts: Vec::new(),
             trusted_proxies: Vec::new(),
