@@ -29,7 +29,8 @@ const MAX_SHOWN: usize = 2000;
 const FASTER_THAN_A_PERSON: Duration = Duration::from_millis(500);
 /// The advice to an owner whose client does not ask anybody.
 const ADVICE: &str = "Nothing ran. Connect a client that can approve, or, if this client asks its own user before it \
-                      calls a tool (Claude Code does), set mcp.approvals = \"client\" in config.toml, as `toolyard connect CLIENT --approvals client` does. See docs/guide/mcp.md.";
+                      calls a tool (Claude Code does), set mcp.approvals = \"client\" in config.toml, as \
+                      `toolyard connect CLIENT --approvals client` does. See docs/guide/mcp.md.";
 
 /// Whether the user of an MCP client on standard input and output may approve what that client calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
