@@ -87,7 +87,7 @@ pub(crate) fn install(global: &Global, client: Client, trusts: bool) -> Result<H
     let file = JsonFile::read(text.as_deref().unwrap_or_default()).map_err(|why| unusable(&path, why))?;
     let mut changed = false;
     if hook_entries::installed(client, &program, &file.value()) != Installed::Yes {
-        hook_entries::remove(client, &file);
+        hook_entries::remove(client, &program, &file);
         let before =
             text.as_ref().map(|text| if file.value() == read_value(text) { text.clone() } else { file.text() });
         hook_entries::add(client, &program, &file).map_err(|why| unusable(&path, why))?;
