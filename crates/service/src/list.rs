@@ -8,7 +8,12 @@ use crate::{
 
 /// Every built-in method.
 pub(crate) fn built_in() -> Methods {
-    Methods::default()
+    by_service(by_hub(Methods::default()))
+}
+
+/// Methods that work on what network clients share, in the order of `hello-ok`, with the plans and runs among them.
+fn by_hub(methods: Methods) -> Methods {
+    methods
         .by_hub::<health::Health>()
         .by_hub::<health::Status>()
         .by_hub::<health::SystemPresence>()
@@ -67,6 +72,11 @@ pub(crate) fn built_in() -> Methods {
         .by_hub::<bridge::BridgeOutbound>()
         .by_hub::<bridge::BridgeStatus>()
         .by_hub::<bridge::BridgePermissionReply>()
+}
+
+/// The rest of those that need no network clients.
+fn by_service(methods: Methods) -> Methods {
+    methods
         .by_service::<approvals::people::ApprovalsList>()
         .by_service::<approvals::people::ApprovalsShow>()
         .by_service::<approvals::people::ApprovalsAnswer>()

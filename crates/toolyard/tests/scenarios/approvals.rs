@@ -121,9 +121,9 @@ fn a_question_survives_kill_9_and_its_call_runs_once() {
     let again = call(&place, &server, "tools.invoke", &params);
     assert_eq!((&again["ok"], &again["deduplicated"]), (&json!(true), &json!(true)), "{again}");
     assert!(!place.exists("a.md"), "it ran once");
+    server.stop();
     let verified = place.run(&["runs", "verify", "--json"]);
     assert_eq!(verified.json()["ok"], true, "{verified:?}");
-    server.stop();
 }
 
 #[test]
