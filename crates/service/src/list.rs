@@ -2,8 +2,8 @@
 //! `hello-ok` names them; plugins, upstream servers and the context store add theirs when the program is put together.
 
 use crate::{
-    Methods, approvals, bridge, health, local, nodes, offers, operate, plans, proof, runs, sessions, subscriptions,
-    tools,
+    Methods, approvals, bridge, console, health, local, nodes, offers, operate, plans, proof, run_digest, run_pages,
+    runs, sessions, subscriptions, tools,
 };
 
 /// Every built-in method.
@@ -41,7 +41,7 @@ fn by_hub(methods: Methods) -> Methods {
         .by_hub::<approvals::ApprovalResolve>()
         .by_hub::<approvals::ApprovalHistory>()
         .by_hub::<operate::ConfigGet>()
-        .by_hub::<operate::LogsTail>()
+        .by_service::<operate::LogsTail>()
         .by_hub::<nodes::NodeList>()
         .by_hub::<nodes::NodeDescribe>()
         .by_hub::<nodes::NodeInvokeResult>()
@@ -97,6 +97,14 @@ fn by_service(methods: Methods) -> Methods {
         .by_service::<local::DevicesApprove>()
         .by_service::<local::DevicesReject>()
         .by_service::<local::DevicesRevoke>()
+        .by_service::<console::ConsoleCode>()
+        .by_hub::<console::ConsoleSubscribe>()
+        .by_service::<console::DownloadsTicket>()
+        .by_service::<run_pages::RunsCalls>()
+        .by_service::<run_pages::RunsCall>()
+        .by_service::<run_digest::RunsDigest>()
+        .by_service::<run_pages::RunsRecord>()
+        .by_hub::<subscriptions::LogsSubscribe>()
 }
 
 /// Every event that a connected client can be sent without asking.
@@ -129,6 +137,8 @@ pub const EVENTS: &[&str] = &[
     "bridge.outbound",
     "bridge.permission.requested",
     "bridge.permission.resolved",
+    "feed",
+    "logs",
 ];
 
 #[cfg(test)]

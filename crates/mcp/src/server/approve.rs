@@ -43,6 +43,8 @@ pub enum ClientApprovals {
     /// The client asks its own user before it calls a tool, so its call counts as approved. A plugin hook's question is
     /// not answered in this way.
     Trust,
+    /// Nobody is asked: what the policy asks about is refused.
+    Refuse,
 }
 
 /// Whether the user of an MCP client over HTTP may approve that client's calls. Such a client is never trusted without
@@ -121,7 +123,7 @@ pub(crate) fn is_for_client(approval: &Approval, setting: ClientApprovals) -> bo
     let request = &approval.request;
     request.call_id.is_some()
         && match setting {
-            ClientApprovals::Off => false,
+            ClientApprovals::Off | ClientApprovals::Refuse => false,
             ClientApprovals::Ask => true,
             ClientApprovals::Trust => request.kind == "policy",
         }

@@ -17,6 +17,7 @@ mod crash;
 mod first_minutes;
 mod gateway;
 mod harness;
+mod hooks;
 mod hostile;
 mod index_crash;
 mod mcp;
