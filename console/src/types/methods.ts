@@ -625,6 +625,15 @@ export type HealthAnswerCpuBreakdown = { "hostCpuCount": number };
 /** Reports the health of this gateway. */
 export type HealthAnswer = { "ok": boolean; "ts": number; "durationMs": number; "runtimeVersion": string; "plugins": HealthAnswerPluginsHealth; "defaultAgentId": string; "sessions": HealthAnswerSessionsHealth; "eventLoop": HealthAnswerEventLoop };
 
+/** A coding agent with hooks. */
+export type HooksEventParamsClient = "claude" | "codex" | "gemini";
+
+/** An event of a hook. */
+export type HooksEventParams = { "client": HooksEventParamsClient; "attended"?: boolean; "payload": Json };
+
+/** Decides about an event of a coding agent's hook: whether a call of its own tools may run, and what came of it. */
+export type HooksEventAnswer = { "exit": number; "stdout": string; "stderr": string };
+
 /** Parameters of a method that takes none. */
 export type KeysListParams = Record<string, never>;
 
@@ -2226,6 +2235,7 @@ export interface Methods {
   "grants.list": { params: GrantsListParams; answer: GrantsListAnswer };
   "grants.revoke": { params: GrantsRevokeParams; answer: GrantsRevokeAnswer };
   "health": { params: HealthParams; answer: HealthAnswer };
+  "hooks.event": { params: HooksEventParams; answer: HooksEventAnswer };
   "keys.list": { params: KeysListParams; answer: KeysListAnswer };
   "keys.rotate": { params: KeysRotateParams; answer: KeysRotateAnswer };
   "logs.tail": { params: LogsTailParams; answer: LogsTailAnswer };

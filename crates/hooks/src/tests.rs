@@ -108,101 +108,37 @@ fn class(command: &str) -> NativeClass {
     shell::judge(command, Path::new("/work/project"), Path::new("/work/project/sub")).class
 }
 
+#[rustfmt::skip]
+const READ: &[&str] = &[
+    "ls -la", "cat a.txt | grep x | sort", "git status && git diff", "echo \"$HOME\"", "find . -name '*.rs'",
+    "test -f x || echo no", "cat < a.txt", "sed -n 1,5p a.txt", "echo hi > /dev/null 2>&1",
+    "for f in a b; do echo $f; done", "timeout 5 ls", "bash -c 'ls'", "xargs grep x", "while read x; do echo $x; done", "uniq a", "# rm -rf /",
+];
+#[rustfmt::skip]
+const CHANGES: &[&str] = &[
+    "touch ran; echo ok", "mkdir -p a/b", "echo x > a.txt", "git add -A && git commit -m 'rm -rf /'",
+    "cargo test", "make", "npm test", "sed -i s/a/b/ x", "X=1 make", "cp a b", "mv a b", "uniq a b", "cd .. && touch x", "find . -exec touch {} ;", "sed -i s/a/b/ x y",
+];
+#[rustfmt::skip]
+const DESTROY: &[&str] = &[
+    "rm -r build", "ls; rm x", "echo $(rm x)", "echo `rm x`", "find . -delete", "find . -exec rm {} ;",
+    "git reset --hard", "git clean -fdx", "git checkout -- .", "rg --pre x y", "export PATH=/tmp", "sed -e s/a/b/ -e p x", "sed -i s/a/b/e x", "git branch -fd x", "sort --compress-program=x a", "bash -c 'rm x'",
+    "python3 -c 'x'", "./script.sh", "cat <<EOF\nx\nEOF", "$CMD", "PATH=/tmp ls", "eval ls", "echo 'a",
+    "if true; then rm x; fi", "git -c core.pager=x log", "cargo clean", "sudo_like", "echo x > .git/config",
+    "kill 1", "case x in x) ls;; esac", "perl -e 1", "a() { ls; }", "echo $((1+1))", "echo ${X:=y}",
+];
+#[rustfmt::skip]
+const LEAVE: &[&str] = &[
+    "curl http://x", "git push", "npm install", "sudo ls", "rm -rf /", "rm -rf ~", "rm $X",
+    "echo x > /etc/hosts", "echo x > ~/.bashrc", "cp a ../../b", "cat ~/.ssh/id_rsa", "echo x > $F",
+    "cd /etc && touch x", "cd $X && touch y", "pip install x", "ssh host ls", "toolyard prune",
+    "ls | xargs rm", "find / -exec touch {} ;", "xargs touch", "touch {a,/etc/x}", "ln -s /etc/x y", "make -C /etc",
+    "cd /etc; cd /work/project; touch x", "npm --prefix a install", "yarn", "cargo add x",
+];
+
 #[test]
 fn a_command_is_as_dangerous_as_its_most_dangerous_part() {
-    for (expected, commands) in [
-        (
-            Read,
-            &[
-                "ls -la",
-                "cat a.txt | grep x | sort",
-                "git status && git diff",
-                "echo \"$HOME\"",
-                "find . -name '*.rs'",
-                "test -f x || echo no",
-                "cat < a.txt",
-                "sed -n 1,5p a.txt",
-                "echo hi > /dev/null 2>&1",
-                "for f in a b; do echo $f; done",
-                "timeout 5 ls",
-                "bash -c 'ls'",
-                "xargs grep x",
-                "# rm -rf /",
-            ][..],
-        ),
-        (
-            Shell,
-            &[
-                "touch ran; echo ok",
-                "mkdir -p a/b",
-                "echo x > a.txt",
-                "git add -A && git commit -m 'rm -rf /'",
-                "cargo test",
-                "make",
-                "npm test",
-                "sed -i s/a/b/ x",
-                "X=1 make",
-                "cp a b",
-                "mv a b",
-            ],
-        ),
-        (
-            Destroy,
-            &[
-                "rm -r build",
-                "ls; rm x",
-                "echo $(rm x)",
-                "echo `rm x`",
-                "find . -delete",
-                "find . -exec rm {} ;",
-                "git reset --hard",
-                "git clean -fdx",
-                "git checkout -- .",
-                "ls | xargs rm",
-                "bash -c 'rm x'",
-                "python3 -c 'x'",
-                "./script.sh",
-                "cat <<EOF\nx\nEOF",
-                "$CMD",
-                "PATH=/tmp ls",
-                "eval ls",
-                "echo 'a",
-                "if true; then rm x; fi",
-                "git -c core.pager=x log",
-                "cargo clean",
-                "sudo_like",
-                "echo x > .git/config",
-                "kill 1",
-                "case x in x) ls;; esac",
-                "perl -e 1",
-                "a() { ls; }",
-                "echo $((1+1))",
-                "echo ${X:=y}",
-            ],
-        ),
-        (
-            Leave,
-            &[
-                "curl http://x",
-                "git push",
-                "npm install",
-                "sudo ls",
-                "rm -rf /",
-                "rm -rf ~",
-                "rm $X",
-                "echo x > /etc/hosts",
-                "echo x > ~/.bashrc",
-                "cp a ../../b",
-                "cat ~/.ssh/id_rsa",
-                "echo x > $F",
-                "cd /etc && touch x",
-                "cd $X && touch y",
-                "pip install x",
-                "ssh host ls",
-                "toolyard prune",
-            ],
-        ),
-    ] {
+    for (expected, commands) in [(Read, READ), (Shell, CHANGES), (Destroy, DESTROY), (Leave, LEAVE)] {
         for command in commands {
             assert_eq!(class(command), expected, "{command}");
         }

@@ -16,7 +16,6 @@ const READERS: &[&str] = &[
     "egrep",
     "fgrep",
     "rg",
-    "ag",
     "echo",
     "printf",
     "pwd",
@@ -39,7 +38,6 @@ const READERS: &[&str] = &[
     "dirname",
     "realpath",
     "readlink",
-    "uniq",
     "cut",
     "tr",
     "diff",
@@ -50,7 +48,6 @@ const READERS: &[&str] = &[
     "rev",
     "column",
     "jq",
-    "xxd",
     "od",
     "hexdump",
     "strings",
@@ -66,6 +63,8 @@ const READERS: &[&str] = &[
     "return",
     "break",
     "continue",
+    "read",
+    "[[",
     "set",
     "export",
     "unset",
@@ -209,6 +208,8 @@ const FETCHES: &[&str] = &[
     "uninstall",
     "remove",
 ];
+/// A command of a build program is among its first words.
+const COMMAND_WORDS: usize = 3;
 /// Git commands that only read.
 const GIT_READS: &[&str] = &[
     "status",
@@ -252,9 +253,19 @@ pub(super) fn judge(program: &Word, arguments: &[&Word], setting: &mut Setting<'
         "xargs" | "env" | "nice" | "nohup" | "timeout" | "command" | "exec" | "stdbuf" => {
             wrapper(name, arguments, setting)
         }
+        "uniq" => match operands(arguments).nth(1) {
+            Some(target) => writes(name, &[target], setting),
+            None => reads(arguments, setting),
+        },
+        "export" | "declare" | "readonly" if operands(arguments).any(super::steers) => {
+            Judgement::unclear("it sets a variable that decides which program runs")
+        }
+        "rg" | "tree" if options(arguments).any(|o| o.starts_with("--pre") || o.starts_with("-o")) => {
+            Judgement::unclear(format_args!("{name} runs a program or writes a file"))
+        }
         name if READERS.contains(&name) => reads(arguments, setting),
         name if WRITERS.contains(&name) => writes(name, arguments, setting),
-        name if BUILDERS.contains(&name) => builds(name, arguments),
+        name if BUILDERS.contains(&name) => builds(name, arguments, setting),
         name if DESTROYERS.contains(&name) => destroys(name, arguments, setting),
         name if LEAVERS.contains(&name) => Judgement::new(Leave, format!("{name} reaches beyond the project")),
         name => Judgement::unclear(format_args!("what {name:?} does is not known")),
@@ -280,7 +291,8 @@ fn writes(name: &str, arguments: &[&Word], setting: &Setting<'_>) -> Judgement {
     let mut worst = Judgement::new(Shell, format!("{name} changes files"));
     let targets: Vec<&Word> = operands(arguments).collect();
     let targets = match (name, targets.split_last()) {
-        ("cp" | "ln" | "install", Some((last, sources))) => {
+        // What a link points at can be changed through it, so its target counts as written.
+        ("cp" | "install", Some((last, sources))) => {
             sources.iter().for_each(|source| worst.raise(setting.read(source)));
             vec![*last]
         }
@@ -300,21 +312,29 @@ fn destroys(name: &str, arguments: &[&Word], setting: &Setting<'_>) -> Judgement
     worst
 }
 
-fn builds(name: &str, arguments: &[&Word]) -> Judgement {
-    match operands(arguments).find(|word| FETCHES.contains(&word.text.as_str())) {
-        Some(word) if arguments.first().is_some_and(|first| *first == word) => {
-            Judgement::new(Leave, format!("{name} {} reaches beyond the project", word.text))
-        }
-        _ if operands(arguments).next().is_some_and(|word| word.text == "clean") => {
-            Judgement::new(Destroy, format!("{name} clean destroys"))
-        }
+fn builds(name: &str, arguments: &[&Word], setting: &Setting<'_>) -> Judgement {
+    let mut words = operands(arguments).take(COMMAND_WORDS);
+    let fetches = operands(arguments).take(COMMAND_WORDS).find(|word| FETCHES.contains(&word.text.as_str()));
+    let outside = operands(arguments).find(|word| {
+        let is_path = word.text.contains('/') && !word.is_open;
+        is_path && matches!(setting.place(word), Some(Place::Outside | Place::Private))
+    });
+    if let Some(word) = fetches.or(outside) {
+        return Judgement::new(Leave, format!("{name} {} reaches beyond the project", word.text));
+    }
+    match words.next() {
+        // Without a command it installs.
+        None if name == "yarn" => Judgement::new(Leave, "yarn reaches beyond the project"),
+        Some(word) if word.text == "clean" => Judgement::new(Destroy, format!("{name} clean destroys")),
         _ => Judgement::new(Shell, format!("{name} runs the project's own programs")),
     }
 }
 
+/// Once a command has left the project, or may have, it does not come back for us: a change of folder can fail, or can
+/// be part of a branch that is not taken.
 fn change_folder(arguments: &[&Word], setting: &mut Setting<'_>) -> Judgement {
     let to = operands(arguments).next();
-    let known = to.filter(|word| !word.is_open && !word.text.starts_with('~') && word.text != "-");
+    let known = to.filter(|word| matches!(setting.place(word), Some(Place::Inside)) && word.text != "-");
     setting.cwd = match (known, setting.cwd.as_deref()) {
         (Some(word), Some(cwd)) => Some(joined(cwd, Path::new(&word.text))),
         _ => None,
@@ -343,17 +363,22 @@ fn git(arguments: &[&Word], setting: &mut Setting<'_>) -> Judgement {
     }
     let Some((command, arguments)) = rest.split_first() else { return Judgement::new(Read, "it reads") };
     let has = |words: &[&str]| arguments.iter().any(|word| words.contains(&word.text.as_str()));
+    // Short options can be written together: -fd.
+    let short = |letters: &[char]| options(arguments).any(|o| !o.starts_with("--") && o.contains(letters));
     match command.text.as_str() {
+        "grep" if short(&['O']) || options(arguments).any(|o| o.starts_with("--open")) => {
+            Judgement::unclear("git grep runs a program")
+        }
         name if GIT_READS.contains(&name) && !options(arguments).any(|o| o.starts_with("--output")) => {
             Judgement::new(Read, "it reads")
         }
         name if GIT_LEAVES.contains(&name) => Judgement::new(Leave, format!("git {name} speaks to another machine")),
         name if GIT_WRITES.contains(&name) => Judgement::new(Shell, format!("git {name} changes the repository")),
-        "branch" | "tag" if !has(&["-d", "-D", "--delete", "-f", "--force", "-M"]) => {
+        "branch" | "tag" if !short(&['d', 'D', 'f', 'M', 'C']) && !has(&["--delete", "--force"]) => {
             Judgement::new(Shell, "git changes the repository")
         }
         "stash" if !has(&["drop", "clear", "pop"]) => Judgement::new(Shell, "git stash changes the repository"),
-        "switch" if !has(&["-f", "--force", "--discard-changes", "-C"]) => {
+        "switch" if !short(&['f', 'C']) && !has(&["--force", "--discard-changes"]) => {
             Judgement::new(Shell, "git switch changes the repository")
         }
         "checkout" if has(&["-b"]) => Judgement::new(Shell, "git checkout makes a branch"),
@@ -363,7 +388,7 @@ fn git(arguments: &[&Word], setting: &mut Setting<'_>) -> Judgement {
 }
 
 fn find(arguments: &[&Word], setting: &mut Setting<'_>) -> Judgement {
-    const RUNS: [&str; 6] = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X"];
+    const RUNS: [&str; 8] = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
     if arguments.iter().any(|word| word.text == "-delete") {
         return Judgement::new(Destroy, "find -delete destroys");
     }
@@ -371,29 +396,46 @@ fn find(arguments: &[&Word], setting: &mut Setting<'_>) -> Judgement {
         return Judgement::unclear("find writes its list to a file");
     }
     match arguments.iter().position(|word| RUNS.contains(&word.text.as_str())) {
-        Some(at) => wrapped(arguments.get(at + 1..).unwrap_or_default(), setting),
+        Some(at) => {
+            let mut roots = arguments.iter().take_while(|word| !word.text.starts_with('-'));
+            let is_inside = roots.all(|root| setting.place(root) == Some(Place::Inside));
+            let words = arguments.get(at + 1..).unwrap_or_default();
+            let words: Vec<Word> = words.iter().map(|word| found(word, is_inside)).collect();
+            wrapped(&words.iter().collect::<Vec<_>>(), setting)
+        }
         None => reads(arguments, setting),
     }
+}
+
+/// A word of a command that find runs: `{}` stands for what was found.
+fn found(word: &Word, is_inside: bool) -> Word {
+    let is_open = word.is_open || !is_inside && word.text.contains("{}");
+    Word { is_open, ..word.clone() }
 }
 
 /// Programs that read unless an option makes them write, or a script of their own that can do anything.
 fn rewriting(name: &str, arguments: &[&Word], setting: &Setting<'_>) -> Judgement {
     let in_place = options(arguments).any(|o| o.starts_with("-i") || o.starts_with("--in-place"));
     match name {
-        "sed" if in_place => {
-            let files: Vec<&Word> = operands(arguments).skip(1).collect();
-            writes(name, &files, setting)
+        // Several scripts, or one from a file.
+        "sed" if options(arguments).any(|o| ["-e", "-f", "--e", "--f"].iter().any(|start| o.starts_with(start))) => {
+            Judgement::unclear("a script of sed")
         }
         "sed" => {
             // `w` and `e` in a script write files and run commands.
             let script = operands(arguments).next().map_or("", |word| word.text.as_str());
             let is_plain = script.starts_with('s') || script.ends_with('p') || script.ends_with('d');
             let runs = script.rsplit(['/', '|', '#', ',']).next().is_some_and(|flags| flags.contains(['e', 'w']));
-            if is_plain && !runs { reads(arguments, setting) } else { Judgement::unclear("a script of sed") }
+            match (is_plain && !runs, in_place) {
+                (false, _) => Judgement::unclear("a script of sed"),
+                (true, false) => reads(arguments, setting),
+                (true, true) => writes(name, &operands(arguments).skip(1).collect::<Vec<_>>(), setting),
+            }
         }
         "sort" if options(arguments).any(|o| o.starts_with("-o") || o.starts_with("--output")) => {
             writes(name, arguments, setting)
         }
+        "sort" if options(arguments).any(|o| o.starts_with("--c")) => Judgement::unclear("sort runs a program"),
         "sort" => reads(arguments, setting),
         "yq" if in_place => writes(name, arguments, setting),
         "yq" => reads(arguments, setting),
@@ -435,10 +477,16 @@ fn wrapper(name: &str, arguments: &[&Word], setting: &mut Setting<'_>) -> Judgem
             _ => break,
         }
     }
-    wrapped(rest, setting)
+    if name != "xargs" {
+        return wrapped(rest, setting);
+    }
+    // More arguments come from elsewhere, so where they lead is not known.
+    let unknown = Word { is_open: true, ..Word::default() };
+    let words: Vec<&Word> = rest.iter().copied().chain([&unknown].into_iter().filter(|_| !rest.is_empty())).collect();
+    wrapped(&words, setting)
 }
 
-/// A command that is given as words. Its last arguments may come from elsewhere, so where they lead is not known.
+/// A command that is given as words.
 fn wrapped(words: &[&Word], setting: &mut Setting<'_>) -> Judgement {
     match words.split_first() {
         None => Judgement::new(Read, "it reads"),

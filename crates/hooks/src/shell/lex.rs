@@ -185,7 +185,7 @@ fn dollar(chars: &mut Chars<'_>, word: &mut Word, inner: &mut Vec<String>) -> Re
             word.is_open = true;
             chars.next();
             // Plain names only: an expansion can assign, and can hold other commands.
-            while let Some(c) = chars.next() {
+            for c in chars.by_ref() {
                 match c {
                     '}' => return Ok(()),
                     c if c.is_ascii_alphanumeric() || c == '_' => {}

@@ -108,9 +108,7 @@ fn simple_command(tokens: &[Token], setting: &mut Setting<'_>) -> Judgement {
                 return Judgement::unclear(format_args!("it has the word {:?}", first.text));
             }
             _ => match assigned(first) {
-                Some(name) if STEERING.contains(&name) || name.starts_with("LD_") || name.starts_with("GIT_") => {
-                    return Judgement::unclear(format_args!("it sets {name}"));
-                }
+                Some(name) if steers(first) => return Judgement::unclear(format_args!("it sets {name}")),
                 Some(_) => words = rest,
                 None => break,
             },
@@ -131,10 +129,18 @@ fn assigned(word: &Word) -> Option<&str> {
     is_name.then_some(name)
 }
 
+/// Whether a word assigns a variable that decides which program runs.
+fn steers(word: &Word) -> bool {
+    assigned(word).is_some_and(|name| STEERING.contains(&name) || name.starts_with("LD_") || name.starts_with("GIT_"))
+}
+
 impl Setting<'_> {
     /// Where a word leads, if it is a path.
     fn place(&self, word: &Word) -> Option<Place> {
-        if word.is_open {
+        // Braces with a comma or two dots are several words.
+        let is_many =
+            !word.is_quoted && word.text.contains('{') && (word.text.contains(',') || word.text.contains(".."));
+        if word.is_open || is_many {
             return None;
         }
         if word.text.starts_with('~') && !word.is_quoted {

@@ -26,7 +26,7 @@ pub struct InitArgs {
 /// `toolyard report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// From when on: today, yesterday, an age (24h, 7d), a date, or a time
+    /// From when on: yesterday, an age (24h, 7d), a date, or a time
     #[arg(long, default_value = "yesterday", value_name = "TIME")]
     pub since: String,
     /// Print Markdown (the default)

@@ -304,7 +304,7 @@ fn check_like_recorded(place: &Place, client: &str, text: &str, recorded: &Value
     let home = format!(" --home {}", place.home.display());
     let mut installed: Value = serde_json::from_str(text).unwrap();
     for groups in installed["hooks"].as_object_mut().unwrap().values_mut() {
-        if let Some(args) = groups[0]["hooks"][0]["args"].as_array_mut() {
+        if let Some(args) = groups.pointer_mut("/0/hooks/0/args").and_then(Value::as_array_mut) {
             assert_eq!(args.pop(), Some(json!(place.home)));
             assert_eq!(args.pop(), Some(json!("--home")));
         }
@@ -368,4 +368,49 @@ fn settings_that_cannot_be_read_are_left_alone() {
         assert_eq!(refused.error_code(), "CONFIG_INVALID", "{text}: {refused:?}");
         assert_eq!(fs::read_to_string(&file).unwrap(), text);
     }
+}
+
+#[test]
+fn an_asked_call_waits_for_a_person_and_runs_once() {
+    let place = Place::new();
+    let root = project(&place);
+    let _server = place.up();
+    // While somebody watches, questions are asked.
+    let mut watch = place.command(&["approvals", "watch", "--json"]).spawn().unwrap();
+    let input = json!({"command": "rm -r src"});
+    for (id, word, verdict) in [("1", "allow", "allow"), ("2", "deny", "deny")] {
+        let before = event(&root, "PreToolUse", id, "Bash", &input);
+        let answer = std::thread::scope(|scope| {
+            let hook = scope.spawn(|| hook(&place, "claude", &before));
+            let question = loop {
+                let open = place.run(&["approvals", "list", "--json"]).json();
+                let text = open.to_string();
+                if text.contains("native.destroy") {
+                    assert!(text.contains("rm -r src"), "the question shows the command: {text}");
+                    break open;
+                }
+                assert!(!hook.is_finished(), "{:?}", hook.join().unwrap());
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            };
+            let asked = question["approvals"].as_array().or(question.as_array()).unwrap()[0]["id"].clone();
+            let answered = place.run(&["approvals", word, asked.as_str().unwrap(), "--json"]);
+            assert_eq!(answered.code, 0, "{answered:?}");
+            hook.join().unwrap()
+        });
+        assert_eq!(answer.json()["hookSpecificOutput"]["permissionDecision"], verdict, "{answer:?}");
+        // The client need not ask about what a person has approved.
+        let mut permission = event(&root, "PermissionRequest", id, "Bash", &input);
+        permission.as_object_mut().unwrap().remove("tool_use_id");
+        let asks = hook(&place, "claude", &permission);
+        assert_eq!(asks.stdout.contains("\"behavior\":\"allow\""), word == "allow", "{asks:?}");
+        if word == "allow" {
+            fs::remove_dir_all(root.join("src")).unwrap();
+            assert_eq!(hook(&place, "claude", &event(&root, "PostToolUse", id, "Bash", &input)).code, 0);
+            let undone = undo(&place);
+            assert_eq!(undone.code, 0, "{undone:?}");
+            assert!(root.join("src/b.rs").exists());
+        }
+    }
+    watch.kill().unwrap();
+    watch.wait().unwrap();
 }

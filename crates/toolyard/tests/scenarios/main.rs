@@ -10,6 +10,7 @@ mod bad_input;
 mod bridge;
 mod causes;
 mod commands;
+mod connect;
 mod context;
 mod context_crash;
 mod context_seed;
