@@ -2,8 +2,8 @@
 //! `hello-ok` names them; plugins, upstream servers and the context store add theirs when the program is put together.
 
 use crate::{
-    Methods, approvals, bridge, console, health, local, nodes, offers, operate, plans, proof, run_digest, run_pages,
-    runs, sessions, subscriptions, tools,
+    Methods, approvals, bridge, console, health, local, nodes, offers, operate, plans, policy, proof, run_digest,
+    run_pages, runs, sessions, subscriptions, tools,
 };
 
 /// Every built-in method.
@@ -90,6 +90,7 @@ pub(crate) fn built_in() -> Methods {
         .by_service::<run_digest::RunsDigest>()
         .by_service::<run_pages::RunsRecord>()
         .by_hub::<subscriptions::LogsSubscribe>()
+        .by_service::<policy::PolicyExplain>()
 }
 
 /// Every event that a connected client can be sent without asking.

@@ -22,7 +22,7 @@ pub use extensions::{McpAdd, McpArgs, McpCommand, PluginsCommand};
 pub use gateway::{ConsoleArgs, DevicesCommand, GatewayCommand, GatewayTarget, UpArgs};
 pub use plan::{Approval, PlanCommand, PlanFile};
 pub use runs::{KeysCommand, RunFilterArgs, RunsCommand};
-pub use tools::{CallArgs, SearchMode, ToolsCommand};
+pub use tools::{CallArgs, CorpusArg, SearchMode, ToolsCommand, WhyArgs};
 pub use upkeep::{BackupArgs, LogsArgs, PruneArgs, RestoreArgs, StoreCommand};
 pub use vault::{FileStateArg, IndexArgs, SearchArgs, VaultCommand};
 
@@ -131,6 +131,8 @@ pub enum Command {
     /// List, read, search, import and remove what agents remember (viking://)
     #[command(subcommand)]
     Ctx(CtxCommand),
+    /// Explain why a note, a memory or a tool was found for a question, or was not
+    Why(WhyArgs),
     /// Measure search quality on your own data
     #[command(subcommand)]
     Eval(EvalCommand),

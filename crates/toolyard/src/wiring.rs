@@ -11,6 +11,7 @@ use crate::{
     run_files::RunFiles,
     upkeep::Upkeep,
     upstreams::UpstreamMethods,
+    why::WhyMethods,
 };
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -88,6 +89,7 @@ fn declare(
 pub fn all_methods() -> Methods {
     let mut methods = Methods::built_in();
     declare(&mut methods, None, None, None, None);
+    crate::why::declare(&mut methods, None);
     methods
 }
 
@@ -195,7 +197,8 @@ impl Yard {
         let reported = plugins.clone();
         service.report_plugins(move || crate::plugins::report(&reported));
         let context_methods = context.as_ref().map(|store| ContextMethods::new(store.clone(), service.engine()));
-        let upstream_methods = UpstreamMethods(upstreams.clone());
+        let upstream_methods = UpstreamMethods { upstreams: upstreams.clone(), config: home.config() };
+        let why = WhyMethods(service.clone());
         let plugin_methods = PluginMethods { plugins: plugins.clone(), engine: service.engine().clone() };
         let retention = resolved.config.retention;
         if let Some(age) = &retention.older_than {
@@ -208,6 +211,7 @@ impl Yard {
         service.extend(|methods| {
             let upstreams = Some(&upstream_methods);
             declare(methods, context_methods.as_ref(), Some(&plugin_methods), upstreams, upkeep.as_ref());
+            crate::why::declare(methods, Some(&why));
         });
         Ok(Self {
             service,
