@@ -8,7 +8,12 @@ use crate::{
 
 /// Every built-in method.
 pub(crate) fn built_in() -> Methods {
-    Methods::default()
+    of_machine(of_gateway(Methods::default()))
+}
+
+/// Those that the WebSocket door has always had, in the order in which `hello-ok` names them.
+fn of_gateway(methods: Methods) -> Methods {
+    methods
         .by_hub::<health::Health>()
         .by_hub::<health::Status>()
         .by_hub::<health::SystemPresence>()
@@ -67,6 +72,11 @@ pub(crate) fn built_in() -> Methods {
         .by_hub::<bridge::BridgeOutbound>()
         .by_hub::<bridge::BridgeStatus>()
         .by_hub::<bridge::BridgePermissionReply>()
+}
+
+/// Those of the local socket and the console, and those that came later.
+fn of_machine(methods: Methods) -> Methods {
+    methods
         .by_service::<proof::RunsHead>()
         .by_service::<proof::RunsProve>()
         .by_service::<proof::KeysList>()

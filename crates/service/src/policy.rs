@@ -1,6 +1,6 @@
 //! Explains the policy: what it decides about a call, for whom, and which line of the configuration decided.
 
-use crate::{Call, Handle, MethodError, Object, Service, Terms, methods};
+use crate::{Call, Handle, MethodError, Service, Terms, methods};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_catalog::{Decision, Resolution, did_you_mean};
@@ -23,7 +23,7 @@ pub struct ExplainParams {
     pub tool: String,
     /// Its arguments. Without them, rules about paths are left out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub args: Option<Object>,
+    pub args: Option<crate::Object>,
     /// The agent; `main` where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,

@@ -2,7 +2,10 @@
 //! is checked in order, with the same tools that an agent uses.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{
+    Deserialize, Serialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use toolyard_engine::{CallRequest, Caller};
@@ -11,7 +14,7 @@ use toolyard_knowledge::{
     tools::{NotesTool, search, status},
 };
 use toolyard_protocol::{ErrorCode, Failure};
-use toolyard_service::{Call, Handle, MethodError, Methods, Object, Service, Terms, methods};
+use toolyard_service::{Call, Handle, MethodError, Methods, Service, Terms, methods};
 
 /// Results that are looked at: what an agent is shown is far fewer.
 const LOOKED_AT: usize = 50;
@@ -187,7 +190,7 @@ impl WhyMethods {
     async fn notes(&self, caller: &Arc<Caller>, params: &WhyParams) -> Result<Why, Failure> {
         let mut why = Why::new();
         let expected = params.expect.trim_start_matches('/').to_owned();
-        let read: Result<Object, Failure> = self.ask(caller, "vault.readFile", json!({"path": expected})).await;
+        let read: Result<IgnoredAny, Failure> = self.ask(caller, "vault.readFile", json!({"path": expected})).await;
         match read {
             Ok(_) => why.step("exists", true, format!("{expected} is in the vault")),
             Err(failure) if failure.code == ErrorCode::PolicyDenied => {
@@ -246,7 +249,7 @@ impl WhyMethods {
         let mut why = Why::new();
         let args = json!({"query": params.query, "limit": LOOKED_AT, "scoreThreshold": 0.0});
         let found: MemoryAnswer = self.ask(caller, "memory_recall", args).await?;
-        let read: Result<Object, Failure> = self.ask(caller, "ov_read", json!({"uri": params.expect})).await;
+        let read: Result<IgnoredAny, Failure> = self.ask(caller, "ov_read", json!({"uri": params.expect})).await;
         let is_listed = found.details.memories.iter().any(|memory| memory.uri == params.expect);
         match read {
             _ if is_listed => why.step("exists", true, "it is remembered"),
