@@ -75,14 +75,13 @@ pub fn is_page(path: &str) -> bool {
     if second == Some("") || third == Some("") {
         return false;
     }
-    match (first, second, third) {
-        ("", None, _) => true,
-        ("runs" | "tools" | "settings" | "notes" | "memory" | "connect" | "pair", None, _) => true,
-        ("plans", Some("new"), None) => true,
-        ("runs" | "approve" | "tools" | "traces" | "servers" | "agents", Some(_), None) => true,
-        ("settings", Some(_), _) => true,
-        _ => false,
-    }
+    matches!(
+        (first, second, third),
+        ("" | "runs" | "tools" | "settings" | "notes" | "memory" | "connect" | "pair", None, _)
+            | ("plans", Some("new"), None)
+            | ("runs" | "approve" | "tools" | "traces" | "servers" | "agents", Some(_), None)
+            | ("settings", Some(_), _)
+    )
 }
 
 #[cfg(test)]
