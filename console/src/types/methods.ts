@@ -138,7 +138,7 @@ export type ContextAddAnswerWatchLink = { "task_id": string; "to_uri": string; "
 /** The queues that OpenViking's server reports. */
 export type ContextAddAnswerQueues = { "Semantic": ContextAddAnswerQueue; "Embedding": ContextAddAnswerQueue };
 
-/** A queue that is empty. */
+/** An empty queue. */
 export type ContextAddAnswerQueue = { "processed": number; "requeue_count": number; "error_count": number; "errors": Array<Json> };
 
 export type ContextAddAnswerTokenUsage = { "prompt_tokens": number; "completion_tokens": number; "total_tokens": number; "cached_tokens": number; "reasoning_tokens": number };
@@ -152,7 +152,7 @@ export type ContextAddAnswerEventTags = { "tags": Array<Json> };
 /** An object without fields. */
 export type ContextAddAnswerEmpty = { [key: string]: Json };
 
-/** What an import took. */
+/** The duration of an import. */
 export type ContextAddAnswerTelemetry = { "id": string; "summary": ContextAddAnswerTelemetrySummary };
 
 export type ContextAddAnswerTelemetrySummary = { "operation": string; "status": string; "duration_ms": number; "resource": ContextAddAnswerTelemetryResource };
@@ -179,7 +179,7 @@ export type ContextAddAnswerFill = { "floor_tokens": number; "overview_upgrades"
 
 export type ContextAddAnswerDedup = { "turns": number; "status": string; "cooled": number; "turn": number | null };
 
-/** The parts of OpenViking's server that its readiness names. The files and the index of this store are one part. */
+/** The components in the readiness report of OpenViking's server. This store's files and index are one component. */
 export type ContextAddAnswerChecks = { "agfs": ContextAddAnswerFileSystem; "vectordb": string; "api_key_manager": string; "embedding": string; "ollama": string };
 
 export type ContextAddAnswerFileSystem = { "status": string; "checks": ContextAddAnswerFileSystemChecks };
@@ -192,12 +192,12 @@ export type ContextAddAnswer = { "status": string; "errors": Array<string>; "sou
 /** A turn that is about to begin. */
 export type ContextAssembleParams = { "prompt"?: string | null; "tokenBudget"?: number | null; "session"?: string | null };
 
-/** A message as models take it. */
+/** A message in the form for models. */
 export type ContextAssembleAnswerTurn = { "role": string; "content": string } | { "role": string; "toolCall": ContextAssembleAnswerToolCall } | { "role": string; "toolCallId": string; "content": string; "isError": boolean };
 
 export type ContextAssembleAnswerToolCall = { "id": string; "name": string; "input": Json };
 
-/** How much of a session a context holds. */
+/** How much of a session a context contains. */
 export type ContextAssembleAnswerContextStats = { "totalArchives": number; "includedArchives": number; "droppedArchives": number; "failedArchives": number; "activeTokens": number; "archiveTokens": number };
 
 /** Assembles the context for a model's turn. */
@@ -212,7 +212,7 @@ export type ContextCaptureAnswerCommitShape = { "session_id": string; "status": 
 /** The queues that OpenViking's server reports. */
 export type ContextCaptureAnswerQueues = { "Semantic": ContextCaptureAnswerQueue; "Embedding": ContextCaptureAnswerQueue };
 
-/** A queue that is empty. */
+/** An empty queue. */
 export type ContextCaptureAnswerQueue = { "processed": number; "requeue_count": number; "error_count": number; "errors": Array<Json> };
 
 export type ContextCaptureAnswerTokenUsage = { "prompt_tokens": number; "completion_tokens": number; "total_tokens": number; "cached_tokens": number; "reasoning_tokens": number };
@@ -226,7 +226,7 @@ export type ContextCaptureAnswerEventTags = { "tags": Array<Json> };
 /** An object without fields. */
 export type ContextCaptureAnswerEmpty = { [key: string]: Json };
 
-/** What an import took. */
+/** The duration of an import. */
 export type ContextCaptureAnswerTelemetry = { "id": string; "summary": ContextCaptureAnswerTelemetrySummary };
 
 export type ContextCaptureAnswerTelemetrySummary = { "operation": string; "status": string; "duration_ms": number; "resource": ContextCaptureAnswerTelemetryResource };
@@ -253,7 +253,7 @@ export type ContextCaptureAnswerFill = { "floor_tokens": number; "overview_upgra
 
 export type ContextCaptureAnswerDedup = { "turns": number; "status": string; "cooled": number; "turn": number | null };
 
-/** The parts of OpenViking's server that its readiness names. The files and the index of this store are one part. */
+/** The components in the readiness report of OpenViking's server. This store's files and index are one component. */
 export type ContextCaptureAnswerChecks = { "agfs": ContextCaptureAnswerFileSystem; "vectordb": string; "api_key_manager": string; "embedding": string; "ollama": string };
 
 export type ContextCaptureAnswerFileSystem = { "status": string; "checks": ContextCaptureAnswerFileSystemChecks };

@@ -21,6 +21,8 @@ pub enum Door {
     Script,
     /// The web console.
     Console,
+    /// Hooks of coding agents: calls of the agents' own tools.
+    Hooks,
     /// Toolyard itself: recovery, undo, health.
     Internal,
 }
@@ -36,6 +38,7 @@ impl Door {
             Self::Bridge => "bridge",
             Self::Script => "script",
             Self::Console => "console",
+            Self::Hooks => "hooks",
             Self::Internal => "internal",
         }
     }

@@ -77,6 +77,11 @@ fn of_gateway(methods: Methods) -> Methods {
 /// Those of the local socket and the console, and those that came later.
 fn of_machine(methods: Methods) -> Methods {
     methods
+        .by_service::<approvals::people::ApprovalsList>()
+        .by_service::<approvals::people::ApprovalsShow>()
+        .by_service::<approvals::people::ApprovalsAnswer>()
+        .by_service::<approvals::people::GrantsList>()
+        .by_service::<approvals::people::GrantsRevoke>()
         .by_service::<proof::RunsHead>()
         .by_service::<proof::RunsProve>()
         .by_service::<proof::KeysList>()

@@ -1,5 +1,6 @@
 //! The `[policy]` table of the configuration. Doc comments here are the configuration reference.
 
+use crate::native::NativePreset;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -9,6 +10,11 @@ use toolyard_protocol::{PolicyLimits, RiskLevel, Sandbox};
 pub const DEFAULT_APPROVAL_TIMEOUT_MS: u64 = 120_000;
 /// The longest a person may be given to answer.
 pub const MAX_APPROVAL_TIMEOUT_MS: u64 = 600_000;
+
+/// How long a question stays open by default when its caller can come back for the answer: 7 days.
+pub const DEFAULT_APPROVAL_KEEP_MS: u64 = 604_800_000;
+/// The longest a question may stay open: 30 days.
+pub const MAX_APPROVAL_KEEP_MS: u64 = 2_592_000_000;
 
 /// A ready-made selection of tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -87,6 +93,12 @@ pub struct ApprovalConfig {
     /// Milliseconds that a person has to answer; 1 to 600000.
     #[schemars(range(min = 1, max = 600_000))]
     pub timeout_ms: u64,
+    /// Milliseconds that a question stays open after its caller stopped waiting, if the caller can come back for the
+    /// answer: the question of a plan, and of a call with an idempotency key. 1 to 2592000000 (30 days); default 7 days.
+    /// Applies to questions of `toolyard up`.
+    #[serde(skip_serializing_if = "is_default_keep")]
+    #[schemars(range(min = 1, max = 2_592_000_000u64))]
+    pub keep_ms: u64,
     /// Tools (names, globs, groups) that need no approval. An `ask` rule that names the tool still asks.
     pub allowed_tools: Vec<String>,
     /// Globs on vault paths. A call whose path arguments all match needs no approval, except in `paranoid` mode.
@@ -98,10 +110,16 @@ impl Default for ApprovalConfig {
         Self {
             mode: ApprovalMode::Ask,
             timeout_ms: DEFAULT_APPROVAL_TIMEOUT_MS,
+            keep_ms: DEFAULT_APPROVAL_KEEP_MS,
             allowed_tools: Vec::new(),
             allowed_paths: Vec::new(),
         }
     }
+}
+
+/// The default is not written, so that the hash of a policy that does not name it stays what it was.
+fn is_default_keep(keep_ms: &u64) -> bool {
+    *keep_ms == DEFAULT_APPROVAL_KEEP_MS
 }
 
 /// Asks a person about certain calls, whatever the mode and the risk rules say.
@@ -220,13 +238,17 @@ pub struct PolicyConfig {
     pub allow_delete: bool,
     /// Limits for each run.
     pub limits: PolicyLimits,
+    /// What happens to native calls of coding agents. Set from `hooks.preset`.
+    #[serde(skip_deserializing, skip_serializing_if = "NativePreset::is_default")]
+    #[schemars(skip)]
+    pub native: NativePreset,
     /// Layers by agent id; `*` globs are possible.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub agents: BTreeMap<String, LayerConfig>,
     /// Layers by session key; `*` globs are possible.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub sessions: BTreeMap<String, LayerConfig>,
-    /// Layers by door: `cli`, `gateway`, `http`, `mcp`, `bridge`, `script`, `console` or `internal`.
+    /// Layers by door: `cli`, `gateway`, `http`, `mcp`, `bridge`, `script`, `console`, `hooks` or `internal`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub doors: BTreeMap<String, LayerConfig>,
 }

@@ -63,8 +63,8 @@ impl Asker {
         if !connection.has("operator.approvals") {
             return false;
         }
-        // A browser that was paired to answer questions is shown all of them.
-        if connection.is_console() {
+        // A person at a console is nobody's agent: whoever asked, a person may answer.
+        if connection.standing().is_person {
             return true;
         }
         let device = connection.device.as_ref();

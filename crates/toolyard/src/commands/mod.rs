@@ -1,10 +1,13 @@
 //! One file a command.
 
+mod about;
+mod approvals;
 mod approve_tools;
 mod bridge;
 mod call;
 mod claude;
 mod config;
+mod connect;
 mod console;
 mod ctx;
 mod devices;
@@ -14,6 +17,9 @@ mod eval_memory;
 mod eval_notes;
 mod explain;
 mod gateway;
+pub mod hooks;
+mod import;
+mod init;
 mod input;
 mod keys;
 mod login;
@@ -21,6 +27,7 @@ mod mcp;
 mod mcp_add;
 mod plan;
 mod plugins;
+mod report;
 mod runs;
 mod status;
 mod tools;
@@ -56,6 +63,8 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Runs(command) => runs::run(&global, command).await,
         Command::Logs(args) => watch::logs(&global, &args).await,
         Command::Top => watch::top(&global).await,
+        Command::Approvals(command) => approvals::run(&global, command).await,
+        Command::Grants(command) => approvals::grants(&global, command).await,
         Command::Backup(args) => upkeep::backup(&global, args).await,
         Command::Restore(args) => upkeep::restore(&global, &args),
         Command::Prune(args) => upkeep::prune(&global, args).await,
@@ -67,6 +76,13 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::ClaudePlugin(args) => claude::plugin(args).await,
         Command::Mcp(args) => mcp::run(&global, args).await,
         Command::Plugins(command) => plugins::run(&global, command).await,
+        Command::Init(args) => init::run(&global, args).await,
+        Command::Report(args) => report::run(&global, args).await,
+        Command::Version => about::version(&global),
+        Command::SelfCommand(crate::cli::SelfCommand::Check) => about::self_check(&global),
+        Command::Connect(args) => connect::run(&global, args).await,
+        Command::Import(crate::cli::ImportCommand::Mcp(args)) => import::run(&global, &args),
+        Command::Hooks(command) => hooks::run(&global, command).await,
         Command::Devices(command) => devices::run(&global, command).await,
         Command::Config(command) => config::run(&global, command),
         Command::Vault(command) => vault::run(&global, command).await,

@@ -92,6 +92,8 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let vault = resolved.vault.clone();
     let public_url = resolved.config.gateway.public_url.as_ref().map(|url| url.trim_end_matches('/').to_owned());
     let yard = Yard::open(resolved, Needs::Store)?;
+    // The owner can answer later, with `toolyard approvals` or at the console.
+    yard.service.engine().approvals().keep_questions();
     let recovered = yard.service.recover().await?;
     yard.watch_notes();
     let stop = CancellationToken::new();
@@ -123,7 +125,7 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let mcp_socket = local::bind(&home.mcp_socket())
         .await
         .map_err(|e| Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.mcp_socket().display())))?;
-    let client = Client::owner(home::user_name()).with_approvals(yard.mcp.client_approvals);
+    let client = Client::owner(home::user_name()).with_approvals(yard.mcp.client_approvals());
     let stopped_early = meet_plugins(&yard, &mut signals).await?;
     let local_door = tokio::spawn(local::serve(socket, yard.service.clone(), owner.clone(), stop.clone()));
     let mcp_door = tokio::spawn(mcp::serve_local(mcp_socket, mcp_server, owner, client, stop.clone()));

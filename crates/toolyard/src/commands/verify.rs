@@ -40,7 +40,11 @@ pub(super) async fn verify(global: &Global, backend: &mut Backend, params: &Veri
     }
     match &report {
         Verified::Run(report) => {
-            output::data(&format!("verified: {} records", report.records));
+            let approvals = match report.approvals {
+                0 => String::new(),
+                approvals => format!(", {approvals} approvals"),
+            };
+            output::data(&format!("verified: {} records{approvals}", report.records));
             say_what_is_unproven(report);
         }
         Verified::Receipt(report) => {

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod admission;
+mod approvals;
 mod authority;
 mod bad_input;
 mod bridge;
@@ -16,6 +17,7 @@ mod crash;
 mod first_minutes;
 mod gateway;
 mod harness;
+mod hooks;
 mod hostile;
 mod index_crash;
 mod mcp;
