@@ -72,12 +72,14 @@ pub fn version() -> &'static str {
 pub fn is_page(path: &str) -> bool {
     let mut segments = path.strip_prefix('/').unwrap_or(path).split('/');
     let (first, second, third) = (segments.next().unwrap_or_default(), segments.next(), segments.next());
-    if second == Some("") || third == Some("") {
+    if second == Some("") || third == Some("") || segments.next().is_some() {
         return false;
     }
     matches!(
         (first, second, third),
-        ("" | "runs" | "tools" | "settings" | "notes" | "memory" | "connect" | "pair", None, _)
+        ("" | "runs" | "plans" | "tools" | "settings" | "notes" | "memory" | "traces" | "why", None, _)
+            | ("connect" | "more" | "pair", None, _)
+            | ("runs", Some(_), Some("undo"))
             | ("plans", Some("new"), None)
             | ("runs" | "approve" | "tools" | "traces" | "servers" | "agents", Some(_), None)
             | ("settings", Some(_), _)
@@ -94,6 +96,11 @@ mod tests {
             "/",
             "/runs",
             "/runs/0190",
+            "/runs/0190/undo",
+            "/plans",
+            "/why",
+            "/traces",
+            "/more",
             "/approve/a1",
             "/plans/new",
             "/tools",
@@ -119,8 +126,8 @@ mod tests {
             "/bridge",
             "/api/v1/x",
             "/approve",
-            "/plans",
             "/plans/old",
+            "/runs/x/undo/y",
             "/runs/",
             "//",
             "/assets/x",
