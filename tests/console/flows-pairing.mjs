@@ -125,6 +125,8 @@ async function stolenCookie(yard) {
 }
 
 async function viewer(yard) {
+  // A question needs somebody who can be reached.
+  await paired(yard);
   const { id } = await question(yard);
   const { page, problems } = await paired(yard, {}, '--read-only');
   await page.goto(`${yard.url}/approve/${encodeURIComponent(id)}`);

@@ -79,6 +79,8 @@ async function hostile(yard) {
 
 async function zoom(yard) {
   // A window of 1440 px at 200 % is one of 720 px to the page; 320 px is the narrowest that must not scroll sideways.
+  // A question needs somebody who can be reached.
+  await paired(yard);
   await question(yard);
   for (const width of [720, 320]) {
     const { page, context } = await paired(yard, { size: { width, height: 700 } });
@@ -115,6 +117,8 @@ async function upgrade(yard) {
 
 async function accessible(yard) {
   const { runId } = await plan(yard, 'patch-front-matter.json');
+  // A question needs somebody who can be reached.
+  await paired(yard);
   const { id } = await question(yard);
   const paths = ['/', `/approve/${encodeURIComponent(id)}`, '/runs', `/runs/${runId}`, `/runs/${runId}/undo`, '/plans/new', '/tools', '/tools/vault.patchFile', '/notes', '/memory', '/traces', '/why', '/connect', '/servers/calendar', '/settings/policy', '/settings/devices', '/settings/grants', '/settings/notifications', '/settings/logs', '/settings/doctor', '/settings/browser', '/more'];
   const found = [];

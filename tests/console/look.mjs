@@ -12,6 +12,8 @@ const yard = await Yard.make(CONFIG);
 let bad = 0;
 try {
   const made = await runs(yard);
+  // A question needs somebody who can be reached.
+  await paired(yard);
   const { id } = await question(yard);
   await question(yard, { path: 'Notes/Compost.md', content: '# Compost\nTurn it in March.\n' }, 'vault.writeFile');
   await yard.cli('call', 'memory_store', '--args', JSON.stringify({ text: 'I prefer tea, and meetings before eleven. Frost dates come from the sensor on the shed.' })).catch(() => null);

@@ -11,6 +11,8 @@ const yard = await Yard.make(CONFIG);
 try {
   const made = await runs(yard);
   const run = made['notes-from-bullets.json'];
+  // A question needs somebody who can be reached.
+  await paired(yard);
   const { id } = await question(yard);
   const pages = [
     ['console-now', '/', DESK],

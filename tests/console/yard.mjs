@@ -64,7 +64,7 @@ export class Yard {
   }
 
   async start() {
-    this.process = spawn(TOOLYARD, ['--home', this.home, '--vault', this.vault, 'up', '--port', String(this.port), '--token', 'console-test-token-0123', '--json'], { stdio: ['ignore', 'pipe', 'pipe'] });
+    this.process = spawn(TOOLYARD, ['--home', this.home, '--vault', this.vault, 'up', '--port', String(this.port), '--json'], { stdio: ['ignore', 'pipe', 'pipe'] });
     let out = '';
     this.process.stdout.on('data', (data) => (out += data));
     this.process.stderr.on('data', (data) => (this.log += data));
@@ -111,9 +111,9 @@ export class Yard {
     return done;
   }
 
-  /** A call of a tool as an agent. */
+  /** A call of a tool as an agent that waits for the person's answer. */
   call(name, args, more = {}) {
-    return this.agent('tools.invoke', { name, args, sessionKey: 'agent:main:main', ...more });
+    return this.agent('tools.invoke', { name, args, sessionKey: 'agent:main:main', confirm: true, ...more });
   }
 
   read(path) {

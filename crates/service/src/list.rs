@@ -2,13 +2,18 @@
 //! `hello-ok` names them; plugins, upstream servers and the context store add theirs when the program is put together.
 
 use crate::{
-    Methods, approvals, bridge, console, health, local, nodes, offers, operate, plans, proof, run_digest, run_pages,
-    runs, sessions, subscriptions, tools,
+    Methods, approvals, bridge, console, health, local, nodes, offers, operate, plans, policy, proof, run_digest,
+    run_pages, runs, sessions, subscriptions, tools,
 };
 
 /// Every built-in method.
 pub(crate) fn built_in() -> Methods {
-    Methods::default()
+    of_machine(of_gateway(Methods::default()))
+}
+
+/// Those that the WebSocket door has always had, in the order in which `hello-ok` names them.
+fn of_gateway(methods: Methods) -> Methods {
+    methods
         .by_hub::<health::Health>()
         .by_hub::<health::Status>()
         .by_hub::<health::SystemPresence>()
@@ -67,6 +72,11 @@ pub(crate) fn built_in() -> Methods {
         .by_hub::<bridge::BridgeOutbound>()
         .by_hub::<bridge::BridgeStatus>()
         .by_hub::<bridge::BridgePermissionReply>()
+}
+
+/// Those of the local socket and the console, and those that came later.
+fn of_machine(methods: Methods) -> Methods {
+    methods
         .by_service::<approvals::people::ApprovalsList>()
         .by_service::<approvals::people::ApprovalsShow>()
         .by_service::<approvals::people::ApprovalsAnswer>()
@@ -95,6 +105,7 @@ pub(crate) fn built_in() -> Methods {
         .by_service::<run_digest::RunsDigest>()
         .by_service::<run_pages::RunsRecord>()
         .by_hub::<subscriptions::LogsSubscribe>()
+        .by_service::<policy::PolicyExplain>()
 }
 
 /// Every event that a connected client can be sent without asking.
