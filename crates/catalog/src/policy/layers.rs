@@ -4,6 +4,7 @@ use super::{
     config::{ApprovalMode, AskRule, LayerConfig, MAX_APPROVAL_TIMEOUT_MS, PolicyConfig, Profile, RiskRules, Verdict},
     decide::EffectivePolicy,
     sandbox::{LetterCase, PathGlobs, PathRules},
+    secrets::{self, SecretArguments},
     selector::{Glob, Selectors, is_builtin_group},
 };
 use std::{
@@ -78,6 +79,7 @@ pub(super) struct Global {
     pub(super) config: PolicyConfig,
     pub(super) exempt_tools: Selectors,
     pub(super) exempt_paths: PathGlobs,
+    pub(super) secrets: Vec<SecretArguments>,
 }
 
 /// To whom a layer applies.
@@ -112,6 +114,7 @@ impl Policy {
             Selectors::parse("policy.approval.allowedTools", &config.approval.allowed_tools, &config.groups)?;
         let exempt_paths =
             PathGlobs::new("policy.approval.allowedPaths", &config.approval.allowed_paths, LetterCase::Matters)?;
+        let secrets = secrets::compile(config)?;
         let base_config = LayerConfig {
             profile: config.profile,
             allow: config.allow.clone(),
@@ -157,7 +160,7 @@ impl Policy {
             ..config.clone()
         };
         Ok(Self {
-            global: Arc::new(Global { config, exempt_tools, exempt_paths }),
+            global: Arc::new(Global { config, exempt_tools, exempt_paths, secrets }),
             base: Arc::new(base),
             layers,
             cache: RwLock::new(HashMap::new()),

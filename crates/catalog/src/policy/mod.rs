@@ -8,9 +8,10 @@ mod config;
 mod decide;
 mod layers;
 mod sandbox;
+mod secrets;
 mod selector;
 
-pub use config::{ApprovalConfig, ApprovalMode, AskRule, LayerConfig, PolicyConfig, Profile, RiskRules, Verdict};
+pub use config::{ApprovalConfig, ApprovalMode, AskRule, LayerConfig, PolicyConfig, Profile, RiskRules, SecretRule, Verdict};
 pub use config::{DEFAULT_APPROVAL_TIMEOUT_MS, MAX_APPROVAL_TIMEOUT_MS};
 pub use decide::{Decision, EffectivePolicy};
 pub use layers::{Policy, PolicyError, Subject};

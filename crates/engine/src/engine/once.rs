@@ -1,14 +1,17 @@
 //! Idempotency keys: a second call with the same key gets the recorded result.
 
 use super::{CallAnswer, CallRequest, Engine, lock};
-use crate::Caller;
+use crate::{
+    Caller,
+    secrets::{Placeholders, RunSecrets},
+};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
 };
 use tokio::sync::watch;
-use toolyard_protocol::{ErrorCode, Failure, RunId, canonical};
+use toolyard_protocol::{ErrorCode, Failure, RunId};
 
 /// What is stored for a key: the call for which it was first used.
 #[derive(Serialize, Deserialize)]
@@ -62,7 +65,7 @@ impl Engine {
     /// A direct call with an idempotency key.
     pub(super) async fn call_once(&self, caller: Arc<Caller>, request: CallRequest, key: String) -> CallAnswer {
         // Arguments without a canonical form are refused where all arguments are checked.
-        let args_hash = canonical::hash(&request.args).unwrap_or_default();
+        let args_hash = self.kept_hash(&caller, &request).unwrap_or_default();
         let full_key = format!("{}\n{}\n{key}", caller.principal, caller.session.as_deref().unwrap_or_default());
         let run_id = request.run_id.unwrap_or_else(|| self.new_run_id());
         let mine = KeyUse { tool: request.tool.clone(), args_hash: args_hash.clone(), run_id };
@@ -87,6 +90,14 @@ impl Engine {
                 self.refuse_direct(caller, &request, Failure::new(ErrorCode::InternalError, "the store did not answer"))
             }
         }
+    }
+
+    /// The hash of the arguments as the record keeps them: that of a secret itself could be guessed.
+    fn kept_hash(&self, caller: &Caller, request: &CallRequest) -> Option<String> {
+        let (tools, policy) = (self.tools(), self.policy_for(caller));
+        let tool = tools.snapshot.get(&request.tool).map(|entry| &**entry);
+        let secrets = RunSecrets::new(self.inner.signer.clone());
+        secrets.hash(tool, &policy, &request.args, Placeholders::Hide).ok()
     }
 
     async fn earlier_answer(

@@ -1,12 +1,13 @@
 //! Stages 2 to 6 of the pipeline: decide whether this call may be made with these arguments.
 
-use super::{CALL_SCOPE, Cleared, StepCall, cancelled};
+use super::{CALL_SCOPE, Checked, Cleared, StepCall, cancelled};
 use crate::{
     Asking, Engine, HookCall, HookVerdict,
     approvals::{Answer, ApprovalRequest, Opened, Route},
     authority,
     record::{ConfirmationRequested, Confirmed, Record},
     scope::RunScope,
+    secrets::Placeholders,
 };
 use futures_util::FutureExt;
 use jiff::Timestamp;
@@ -37,8 +38,8 @@ pub(super) async fn clear(
     // 4 validate
     // As a value, because that is what the schema is checked on: a large argument is not copied for it.
     let mut args = Value::Object(call.args.clone());
-    let (mut args_json, mut args_hash) = validate(scope, &entry, &args)?;
-    let asked_hash = args_hash.clone();
+    let mut checked = validate(scope, &entry, &args)?;
+    let asked_hash = checked.hash.clone();
     // 5 hooks
     let mut hook_asks = Vec::new();
     let hooks = engine.hooks();
@@ -54,7 +55,7 @@ pub(super) async fn clear(
             args = Value::Object(rewritten);
             // What was asked about the arguments as they were is asked about what they are now.
             policy_asks = weigh(scope, &entry, &call.args, fields(&args)?)?;
-            (args_json, args_hash) = validate(scope, &entry, &args)?;
+            checked = validate(scope, &entry, &args)?;
         }
         match verdict {
             HookVerdict::Proceed | HookVerdict::Rewrite(_) => {}
@@ -78,12 +79,13 @@ pub(super) async fn clear(
     let mut confirmation = None;
     if scope.previews.is_none() {
         for question in policy_asks.into_iter().chain(hook_asks) {
-            let given = approve(engine, scope, call_id, &entry, &args_hash, question, call, stop).await?;
+            let question = question.without_secrets(scope);
+            let given = approve(engine, scope, call_id, &entry, &checked.hash, question, call, stop).await?;
             confirmation = confirmation.or(given);
         }
     }
     let Value::Object(args) = args else { return Err(not_an_object()) };
-    Ok(Cleared { entry, args, args_json, args_hash, asked_hash, side_effects, confirmation })
+    Ok(Cleared { entry, args, checked, asked_hash, side_effects, confirmation })
 }
 
 /// Hooks together may take as long as the call itself.
@@ -121,6 +123,14 @@ struct Question {
     rule: String,
     timeout_ms: u64,
     by_hook: bool,
+}
+
+impl Question {
+    /// A hook may quote the arguments. A question is stored and shown to others than the caller.
+    fn without_secrets(self, scope: &RunScope) -> Self {
+        let secrets = scope.recorder.secrets();
+        Self { title: secrets.hide_string(self.title), reason: secrets.hide_string(self.reason), ..self }
+    }
 }
 
 fn look_up(scope: &RunScope, name: &str) -> Result<Arc<ToolEntry>, Failure> {
@@ -175,8 +185,18 @@ fn not_an_object() -> Failure {
     Failure::new(ErrorCode::ValidationError, "the arguments are not an object").retryable(false)
 }
 
-fn validate(scope: &RunScope, entry: &ToolEntry, args: &Value) -> Result<(Vec<u8>, String), Failure> {
-    let invalid = |violations: Vec<Violation>| Violation::refusal(entry.name().as_str(), &violations);
+fn validate(scope: &RunScope, entry: &ToolEntry, args: &Value) -> Result<Checked, Failure> {
+    // First of all: what is said about arguments that do not fit may quote them.
+    let secrets = scope.recorder.secrets();
+    let kept = secrets.keep(Some(entry), &scope.policy, fields(args)?, Placeholders::Hide);
+    let invalid = |mut violations: Vec<Violation>| {
+        for violation in &mut violations {
+            if kept.iter().flat_map(|kept| &kept.secrets).any(|secret| secret.path == violation.path) {
+                violation.message = "does not fit the schema; the value is secret and not shown".to_owned();
+            }
+        }
+        Violation::refusal(entry.name().as_str(), &violations)
+    };
     let bytes = canonical::value_to_vec(args)
         .map_err(|e| invalid(vec![Violation { path: String::new(), message: e.to_string() }]))?;
     let limit = scope.limits().max_args_bytes;
@@ -204,8 +224,13 @@ fn validate(scope: &RunScope, entry: &ToolEntry, args: &Value) -> Result<(Vec<u8
     if !entry.answers_misfits() {
         entry.check_input(args).map_err(invalid)?;
     }
-    let hash = format!("sha256:{}", canonical::sha256_hex(&bytes));
-    Ok((bytes, hash))
+    let json = match &kept {
+        Some(kept) => canonical::to_vec(&*kept.args)
+            .map_err(|e| invalid(vec![Violation { path: String::new(), message: e.to_string() }]))?,
+        None => bytes,
+    };
+    let hash = format!("sha256:{}", canonical::sha256_hex(&json));
+    Ok(Checked { json, hash, kept })
 }
 
 #[allow(clippy::too_many_arguments)] // the parts of one question

@@ -6,6 +6,7 @@
 
 pub mod check;
 mod executor;
+mod kept;
 mod memo;
 mod parse;
 mod recovery;
