@@ -174,13 +174,10 @@ impl Redactor {
 
     /// Hides the secrets that are known.
     pub fn known<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let Some(values) = self.values() else { return Cow::Borrowed(text) };
-        let passing = self.passing.read().unwrap_or_else(PoisonError::into_inner);
-        let mut found: Vec<&SecretValue> =
-            values.iter().chain(&*passing).filter(|value| value.finder.find(text.as_bytes()).is_some()).collect();
-        // The longest first: a secret that begins another one would leave the rest of it to be read.
-        found.sort_by_key(|value| std::cmp::Reverse(value.text.len()));
-        found.into_iter().fold(Cow::Borrowed(text), |shown, value| Cow::Owned(shown.replace(&*value.text, HIDDEN)))
+        match self.values() {
+            Some(values) => hide(text, values.iter()),
+            None => Cow::Borrowed(text),
+        }
     }
 
     /// The same for a message of another program that has not been read yet. Bytes that are no text stay as they are.
@@ -192,9 +189,12 @@ impl Redactor {
         }
     }
 
-    /// Hides the secrets that are known, and what looks like a credential: for log lines and error messages.
+    /// Hides the secrets that are known, secret arguments of recent calls, and what looks like a credential: for log lines
+    /// and error messages. Outputs are not searched for arguments: a weak password is a word that other outputs hold.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match self.known(text) {
+        let Some(values) = self.values() else { return patterns(text) };
+        let passing = self.passing.read().unwrap_or_else(PoisonError::into_inner);
+        match hide(text, values.iter().chain(&*passing)) {
             Cow::Borrowed(text) => patterns(text),
             Cow::Owned(text) => Cow::Owned(patterns(&text).into_owned()),
         }
@@ -234,6 +234,14 @@ impl Redactor {
         }
         failure
     }
+}
+
+fn hide<'a, 'v>(text: &'a str, values: impl Iterator<Item = &'v SecretValue>) -> Cow<'a, str> {
+    let mut found: Vec<&SecretValue> =
+        values.filter(|value| value.finder.find(text.as_bytes()).is_some()).collect();
+    // The longest first: a secret that begins another one would leave the rest of it to be read.
+    found.sort_by_key(|value| std::cmp::Reverse(value.text.len()));
+    found.into_iter().fold(Cow::Borrowed(text), |shown, value| Cow::Owned(shown.replace(&*value.text, HIDDEN)))
 }
 
 /// Whether a name indicates that its value is secret.

@@ -15,7 +15,8 @@ fn policy(config: Value) -> Arc<EffectivePolicy> {
 
 fn tool(schema: Value) -> ToolEntry {
     let definition: ToolDefinition = serde_json::from_value(json!({
-        "name": "login", "version": "1", "title": "Log in", "description": "", "inputSchema": schema,
+        "name": "login", "title": "Log in", "description": "Logs in.", "category": "util", "riskLevel": "read-only",
+        "inputSchema": schema, "idempotency": "pure",
     }))
     .unwrap();
     ToolEntry::new(definition, ToolSource::core()).unwrap()
