@@ -34,7 +34,7 @@ RUN_TESTS := CARGO="$(CARGO)" python3 scripts/run_tests.py
 # Clippy as cargo runs it, but with a build instead of a check: a check would go through LanceDB a second time.
 CLIPPY_INDEX := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ $(DEBUG_INDEX)
 
-.PHONY: soak faults disk-full attack receipts casefold walls-java hooks recordings test-tools fuzz advisories sbom context-crash crash-full help up build quick test test-external clippy-index unit-index index-crash index-tools fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
+.PHONY: package package-test soak faults disk-full attack receipts casefold walls-java hooks recordings test-tools fuzz advisories sbom context-crash crash-full help up build quick test test-external clippy-index unit-index index-crash index-tools fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -97,6 +97,7 @@ sbom: tools-needed ## write a software bill of materials (CycloneDX JSON) beside
 
 unit: test-tools unit-index ## unit, property, contract and scenario tests
 	python3 scripts/test_run_tests.py
+	python3 scripts/package/test_package.py
 	$(RUN_TESTS) $(FAST) --locked
 	$(CARGO) test -q $(FAST) --doc --locked
 	TOOLYARD_INDEX_PROGRAM="$(INDEX_PROGRAM)" $(CARGO) test $(FAST) --locked --test scenarios -- notes --include-ignored --skip crash --skip object_store
@@ -233,6 +234,14 @@ bench: build ## measure; one JSON line each
 
 dist: build ## the same as `make build`, with the sizes of the programs
 	@ls -l "$$CARGO_TARGET_DIR/release/toolyard" "$$CARGO_TARGET_DIR/release/toolyard-index"
+
+TARGET ?= x86_64-unknown-linux-gnu
+PACKAGES ?= dist/packages
+package: build sbom ## make every package of the release build (tarball, .deb, npm, wheel, OCI image) in PACKAGES
+	python3 scripts/package/make.py "$$CARGO_TARGET_DIR/release" $(PACKAGES) --target $(TARGET) --sbom "$$CARGO_TARGET_DIR/toolyard.cdx.json"
+
+package-test: ## install each package in a clean root without Rust or compiler, and make a first call (needs root; debootstrap once)
+	python3 tests/package/run.py $(PACKAGES)
 
 clean-home: ## remove the sample home made by `make up`
 	rm -rf $(HOME_DIR)

@@ -1,155 +1,57 @@
 //! Approvals: a call that needs a person's approval waits here until a person answers or the time is up.
 //!
 //! The question and the answer are durable before anything happens because of them: nothing runs without a recorded
-//! answer, and an answer survives a restart. A door decides who is shown a question; this module checks, by scope, who
-//! may answer.
+//! answer, and an answer survives a restart. A question is answered once: an answer replaces the open question in the
+//! store by compare-and-set, and whoever comes second is told who was first. A door decides who is shown a question;
+//! this module checks, by scope, who may answer.
 
+mod answer;
+mod grants;
+mod question;
 mod words;
 
+use answer::Settled;
+pub(crate) use answer::allowed_by;
+pub use answer::{Allowance, Answer};
+pub use grants::{Grant, GrantScope};
+pub(crate) use question::Prediction;
+pub use question::{Approval, ApprovalDecision, ApprovalRequest, PreviewState, Shown, Verdict};
 pub use words::{CLIENT_USER, ClientAnswer, Denial, DenialCause};
 
-use crate::{Caller, Clock, Store, authority::Approver, store::StoreError};
+use crate::{
+    Caller, Clock, Door, Store,
+    authority::Approver,
+    store::{StoreError, Swap},
+};
+use grants::Giver;
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 use tokio::sync::{broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
-use toolyard_protocol::{ApprovedVia, CallId, ErrorCode, Failure, RunId};
+use toolyard_protocol::{ApprovedVia, ErrorCode, Failure};
 
-/// A question waits at most this long.
+/// A caller waits at most this long for an answer. A question may stay open longer: see [`ApprovalRequest::is_kept`].
 pub const MAX_WAIT_MS: u64 = 600_000;
+/// A question stays open at most this long: 30 days.
+pub const MAX_KEEP_MS: u64 = 2_592_000_000;
 /// Answered questions are kept this long.
 const HISTORY: SignedDuration = SignedDuration::from_hours(24 * 30);
 /// Questions that may wait at once; one more is refused.
 const MAX_PENDING: usize = 1000;
+/// Questions of one agent that may stay open without their callers: no agent can fill the list for days.
+const MAX_KEPT_FOR_AGENT: usize = 100;
+/// The longest note of a person that is kept, in characters.
+const MAX_NOTE: usize = 500;
 /// The key in [`ApprovalRequest::extra`] under which a door stores the connection whose call waits.
 pub const REQUESTER: &str = "requester";
 const SPACE: &str = "approvals";
-const GRANTS: &str = "grants";
-/// How earlier versions named that approver. They took lasting permissions from clients, which do not count.
-const OLD_CLIENT_USER: &str = " (asked by the MCP client)";
-
-/// A question to a person.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ApprovalRequest {
-    /// The unique id of the question.
-    pub id: String,
-    /// `policy`, `plugin` or `exec`.
-    pub kind: String,
-    /// A few words.
-    pub title: String,
-    /// What is asked.
-    pub description: String,
-    /// `info`, `warning` or `critical`.
-    pub severity: String,
-    /// The tool that should be called.
-    pub tool: String,
-    /// Hash of the arguments that would be used: the answer is for these and no others.
-    pub args_hash: String,
-    /// The call that waits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub call_id: Option<CallId>,
-    /// The run of the call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run_id: Option<RunId>,
-    /// The agent that made the call.
-    pub agent: String,
-    /// The session of the call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session: Option<String>,
-    /// The rule or hook that asked.
-    pub rule: String,
-    /// Whatever a door wants to show besides.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub extra: Map<String, Value>,
-    /// When it was asked.
-    pub created_at: Timestamp,
-    /// When it is too late.
-    pub expires_at: Timestamp,
-}
-
-impl ApprovalRequest {
-    /// What an allow-always to this question covers: the tool, or, for a question that no tool call waits on, this
-    /// very question and no other.
-    pub fn grant_subject(&self) -> String {
-        if self.call_id.is_some() { self.tool.clone() } else { format!("{}\n{}", self.kind, self.args_hash) }
-    }
-}
-
-/// What a person can say.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ApprovalDecision {
-    /// This call only.
-    AllowOnce,
-    /// This agent may use this tool from now on, or until a time.
-    AllowAlways {
-        /// Until when; for ever when absent.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        until: Option<Timestamp>,
-    },
-    /// The call is denied.
-    Deny,
-}
-
-impl ApprovalDecision {
-    /// Whether both say the same, whatever the time limit.
-    pub fn is_same_word(&self, other: &Self) -> bool {
-        std::mem::discriminant(self) == std::mem::discriminant(other)
-    }
-}
-
-/// A question with its answer, if there is one.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Approval {
-    /// The question.
-    pub request: ApprovalRequest,
-    /// The answer, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub decision: Option<ApprovalDecision>,
-    /// Who answered; absent when time ran out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resolved_by: Option<String>,
-    /// What the answering client calls itself; shown, never trusted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resolved_with: Option<String>,
-    /// How it is known who answered.
-    #[serde(default, skip_serializing_if = "ApprovedVia::is_operator")]
-    pub resolved_via: ApprovedVia,
-    /// When the question was answered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resolved_at: Option<Timestamp>,
-    /// The cause: a [`DenialCause`], a [`Verdict`], `user`, `cancelled` or `restart`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub terminal_reason: Option<String>,
-}
-
-/// A person's answer, as a door hands it on.
-#[derive(Debug, Clone)]
-pub struct Verdict {
-    /// The answer.
-    pub decision: ApprovalDecision,
-    /// What the answering client calls itself.
-    pub client: Option<String>,
-    /// Why it ends so: `user`, unless the answer could not be taken as it was given.
-    pub reason: &'static str,
-}
-
-impl From<ApprovalDecision> for Verdict {
-    fn from(decision: ApprovalDecision) -> Self {
-        Self { decision, client: None, reason: "user" }
-    }
-}
 
 /// The person who answers a question; nobody if the time is up or nobody could be asked.
 #[derive(Default)]
@@ -157,14 +59,9 @@ struct Settler {
     by: Option<String>,
     client: Option<String>,
     via: ApprovedVia,
+    door: Option<Door>,
+    note: Option<String>,
     /// The denial that the caller receives.
-    denial: Option<Denial>,
-}
-
-/// How a question was settled, as its waiter hears it.
-struct Settled {
-    decision: ApprovalDecision,
-    via: ApprovedVia,
     denial: Option<Denial>,
 }
 
@@ -175,22 +72,6 @@ pub enum ApprovalEvent {
     Requested(Arc<Approval>),
     /// It has its answer.
     Resolved(Arc<Approval>),
-}
-
-/// How a question ended.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
-    /// The call may proceed.
-    Allowed {
-        /// The name of the approver.
-        by: String,
-        /// How that is known.
-        via: ApprovedVia,
-    },
-    /// The call may not proceed.
-    Denied(Denial),
-    /// The call was cancelled while it waited.
-    Cancelled,
 }
 
 /// Who could answer.
@@ -206,7 +87,7 @@ pub enum Route {
 
 /// The state of a question after it was asked.
 pub enum Opened {
-    /// The question is already answered: a lasting permission covers it, or nobody can be asked.
+    /// The question is already answered: by a lasting permission, by an earlier answer, or because nobody can be asked.
     Answered(Answer),
     /// The question waits for an answer.
     Waiting(Waiting),
@@ -216,23 +97,31 @@ pub enum Opened {
 pub struct Waiting {
     id: String,
     wait: Duration,
+    is_kept: bool,
+    expires_at: Timestamp,
     answer: oneshot::Receiver<Settled>,
 }
 
 struct Pending {
     approval: Arc<Approval>,
-    waiter: Option<oneshot::Sender<Settled>>,
+    waiters: Vec<oneshot::Sender<Settled>>,
 }
 
-/// Removes a question from the list when its caller goes away.
+/// Removes a question from the list when its caller goes away, unless the caller can come back.
 struct Withdrawn<'a> {
     approvals: &'a Approvals,
     id: &'a str,
+    is_kept: bool,
 }
 
 impl Drop for Withdrawn<'_> {
     fn drop(&mut self) {
-        self.approvals.lock().remove(self.id);
+        let mut pending = self.approvals.lock();
+        if !self.is_kept {
+            pending.remove(self.id);
+        } else if let Some(kept) = pending.get_mut(self.id) {
+            kept.waiters.retain(|waiter| !waiter.is_closed());
+        }
     }
 }
 
@@ -243,6 +132,11 @@ pub struct Approvals {
     pending: Mutex<HashMap<String, Pending>>,
     events: broadcast::Sender<ApprovalEvent>,
     approvers: AtomicUsize,
+    people: AtomicUsize,
+    /// Questions whose callers can come back stay open after their callers have gone.
+    keeps: AtomicBool,
+    /// The process stops: questions that are kept stay open.
+    stopping: AtomicBool,
 }
 
 /// Somebody who can answer is connected for as long as this lives.
@@ -254,11 +148,29 @@ impl Drop for ApproverPresence {
     }
 }
 
+/// A person who may answer everything can be reached for as long as this lives.
+pub struct PersonPresence(ApproverPresence);
+
+impl Drop for PersonPresence {
+    fn drop(&mut self) {
+        self.0.0.people.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 impl Approvals {
-    /// Creates the approvals over a store. Questions that a dead process left open are closed as denied.
+    /// Creates the approvals over a store. [`Approvals::restore`] reads the questions of an earlier process.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Arc<Self> {
         let (events, _) = broadcast::channel(256);
-        Arc::new(Self { store, clock, pending: Mutex::default(), events, approvers: AtomicUsize::new(0) })
+        Arc::new(Self {
+            store,
+            clock,
+            pending: Mutex::default(),
+            events,
+            approvers: AtomicUsize::new(0),
+            people: AtomicUsize::new(0),
+            keeps: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+        })
     }
 
     /// Registers that an approver is connected.
@@ -267,105 +179,139 @@ impl Approvals {
         ApproverPresence(self.clone())
     }
 
+    /// Registers that a person who may answer everything can be reached without a connection: somebody watches the list
+    /// at this machine, or is sent notifications.
+    pub fn person_reachable(self: &Arc<Self>) -> PersonPresence {
+        self.people.fetch_add(1, Ordering::AcqRel);
+        PersonPresence(self.approver_connected())
+    }
+
+    /// Whether such a person can be reached.
+    pub fn is_person_reachable(&self) -> bool {
+        self.people.load(Ordering::Acquire) > 0
+    }
+
+    /// Keeps questions open for days whose callers can come back. For a process that people can reach later, because it
+    /// serves a door to the machine's owner.
+    pub fn keep_questions(&self) {
+        self.keeps.store(true, Ordering::Release);
+    }
+
+    /// Whether questions stay open whose callers can come back.
+    pub fn keeps_questions(&self) -> bool {
+        self.keeps.load(Ordering::Acquire)
+    }
+
     /// Questions and answers as they come.
     pub fn subscribe(&self) -> broadcast::Receiver<ApprovalEvent> {
         self.events.subscribe()
     }
 
-    /// Whether an earlier allow-always covers this agent and tool.
-    pub fn granted(&self, agent: &str, tool: &str) -> Result<Option<String>, StoreError> {
-        let value = self.store.get(GRANTS, &grant_key(agent, tool))?;
-        let by = value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        Ok(by.filter(|by| !by.ends_with(OLD_CLIENT_USER)))
-    }
-
-    /// Takes an allow-always back.
-    pub fn revoke(&self, agent: &str, tool: &str) -> Result<(), StoreError> {
-        self.store.remove(GRANTS, &grant_key(agent, tool)).map(drop)
-    }
-
-    /// Asks, and waits for the answer.
-    pub async fn ask(&self, request: ApprovalRequest, cancel: &CancellationToken) -> Result<Answer, Failure> {
-        match self.open(request, Route::AnyApprover).await? {
-            Opened::Answered(answer) => Ok(answer),
-            Opened::Waiting(waiting) => self.wait(waiting, cancel).await,
+    /// Asks a question. When this returns, the question is durable and approvers have been notified. A question with
+    /// the id of an earlier one is that question: its answer counts, and while it is open the caller waits for it.
+    pub async fn open(&self, request: ApprovalRequest, route: Route, wait_ms: u64) -> Result<Opened, Failure> {
+        if let Some(grant) = self.grant_for(&request)? {
+            return Ok(Opened::Answered(Answer::Allowed(Box::new(allowed_by(&grant)))));
         }
-    }
-
-    /// Asks a question. When this returns, the question is durable and approvers have been notified.
-    pub async fn open(&self, request: ApprovalRequest, route: Route) -> Result<Opened, Failure> {
-        if let Some(by) = self.granted(&request.agent, &request.grant_subject())? {
-            return Ok(Opened::Answered(Answer::Allowed {
-                by: format!("{by} (allow-always)"),
-                via: ApprovedVia::Operator,
-            }));
-        }
-        let id = request.id.clone();
-        let wait = request.expires_at.duration_since(request.created_at).unsigned_abs();
+        let now = self.clock.now();
         let (waiter, answer) = oneshot::channel();
-        let approval = Arc::new(Approval {
-            request,
-            decision: None,
-            resolved_by: None,
-            resolved_with: None,
-            resolved_via: ApprovedVia::default(),
-            resolved_at: None,
-            terminal_reason: None,
-        });
+        let waiting = Waiting {
+            id: request.id.clone(),
+            wait: Duration::from_millis(wait_ms.clamp(1, MAX_WAIT_MS)),
+            is_kept: request.is_kept,
+            expires_at: request.expires_at,
+            answer,
+        };
+        if request.slot.is_none() && self.lock().contains_key(&request.id) {
+            return Err(Failure::new(ErrorCode::Conflict, "an approval with this id is waiting already"));
+        }
+        if request.slot.is_some()
+            && let Some(earlier) = self.stored(&request.id)?
+        {
+            if earlier.decision.is_some() {
+                let settled = Settled { approval: Arc::new(earlier), denial: None };
+                return Ok(Opened::Answered(Answer::of(&settled)));
+            }
+            if earlier.is_open(now) {
+                let expires_at = earlier.request.expires_at;
+                self.join(Arc::new(earlier), waiter);
+                return Ok(Opened::Waiting(Waiting { expires_at, ..waiting }));
+            }
+        }
+        let approval = Arc::new(Approval::open(request));
         let nobody = route == Route::AnyApprover && self.approvers.load(Ordering::Acquire) == 0;
         if nobody || route == Route::None {
-            let _ =
-                self.events.send(self.close(&approval, ApprovalDecision::Deny, Settler::default(), "no-route").await?);
+            let done = self.closed(&approval, ApprovalDecision::Deny, &Settler::default(), "no-route");
+            self.save(&done).await?;
+            self.announce(ApprovalEvent::Resolved(Arc::new(done)));
             let reason = "Approval is needed, and nobody who can approve is connected (no approval route).";
             return Ok(Opened::Answered(Answer::Denied(Denial::new(DenialCause::NoRoute, reason))));
         }
-        let room = |pending: &HashMap<String, Pending>| {
-            if pending.len() >= MAX_PENDING {
-                return Err(Failure::new(ErrorCode::LimitExceeded, "too many approvals are waiting")
-                    .detail("limit", MAX_PENDING as u64));
-            }
-            if pending.contains_key(&id) {
-                return Err(Failure::new(ErrorCode::Conflict, "an approval with this id is waiting already"));
-            }
-            Ok(())
-        };
-        room(&self.lock())?;
+        self.room(&approval.request)?;
+        self.supersede(&approval.request).await?;
         // Durable before anybody can answer it: otherwise the question could overwrite its own answer.
         self.save(&approval).await?;
-        {
-            let mut pending = self.lock();
-            room(&pending)?;
-            pending.insert(id.clone(), Pending { approval: approval.clone(), waiter: Some(waiter) });
-        }
+        self.join(approval.clone(), waiter);
         self.announce(ApprovalEvent::Requested(approval));
-        Ok(Opened::Waiting(Waiting { id, wait: wait.min(Duration::from_millis(MAX_WAIT_MS)), answer }))
+        Ok(Opened::Waiting(waiting))
+    }
+
+    fn room(&self, request: &ApprovalRequest) -> Result<(), Failure> {
+        let pending = self.lock();
+        let is_theirs = |p: &&Pending| p.approval.request.is_kept && p.approval.request.agent == request.agent;
+        let limit = match request.is_kept && pending.values().filter(is_theirs).count() >= MAX_KEPT_FOR_AGENT {
+            true => MAX_KEPT_FOR_AGENT,
+            false if pending.len() >= MAX_PENDING => MAX_PENDING,
+            false => return Ok(()),
+        };
+        Err(Failure::new(ErrorCode::LimitExceeded, "too many approvals are waiting")
+            .detail("limit", limit as u64)
+            .suggest("Answer some of them: `toolyard approvals list` shows them."))
+    }
+
+    /// Adds a waiter to a question, which is listed from here on if it was not.
+    fn join(&self, approval: Arc<Approval>, waiter: oneshot::Sender<Settled>) {
+        let id = approval.request.id.clone();
+        let mut pending = self.lock();
+        pending.entry(id).or_insert_with(|| Pending { approval, waiters: Vec::new() }).waiters.push(waiter);
+    }
+
+    /// Closes the open questions that a new one replaces: what they show is not what would happen any more.
+    async fn supersede(&self, request: &ApprovalRequest) -> Result<(), Failure> {
+        let Some(slot) = &request.slot else { return Ok(()) };
+        let replaced = |p: &&Pending| p.approval.request.slot.as_ref() == Some(slot);
+        let ids: Vec<String> = self.lock().values().filter(replaced).map(|p| p.approval.request.id.clone()).collect();
+        for id in ids.iter().filter(|id| **id != request.id) {
+            self.finish(id, ApprovalDecision::Deny, Settler::default(), "superseded").await?;
+        }
+        Ok(())
     }
 
     /// Waits for the answer to a question that was put.
     pub async fn wait(&self, waiting: Waiting, cancel: &CancellationToken) -> Result<Answer, Failure> {
-        let Waiting { id, wait, answer } = waiting;
+        let Waiting { id, wait, is_kept, expires_at, answer } = waiting;
         // The waiting caller may go away before the answer comes; then the question is withdrawn.
-        let _gone = Withdrawn { approvals: self, id: &id };
-        tokio::select! {
-            settled = answer => match settled {
-                Ok(Settled { decision: ApprovalDecision::Deny, denial, .. }) => {
-                    let by_user = || Denial::new(DenialCause::User, "Denied by user. The tool call did not run.");
-                    Ok(Answer::Denied(denial.unwrap_or_else(by_user)))
-                }
-                Ok(Settled { via, .. }) => {
-                    let by = self.get(&id)?.and_then(|a| a.resolved_by).unwrap_or_default();
-                    Ok(Answer::Allowed { by, via })
-                }
-                Err(_) => Ok(Answer::Cancelled),
+        let _gone = Withdrawn { approvals: self, id: &id, is_kept };
+        let late = tokio::select! {
+            settled = answer => return Ok(settled.map_or(Answer::Cancelled, |settled| Answer::of(&settled))),
+            () = tokio::time::sleep(wait) => true,
+            () = cancel.cancelled() => false,
+        };
+        let stops = self.stopping.load(Ordering::Acquire);
+        if is_kept && (late || stops) && (stops || expires_at > self.clock.now()) {
+            return Ok(Answer::StillOpen(expires_at));
+        }
+        let (why, answer) = match late {
+            true => ("timeout", Answer::Denied(Denial::new(DenialCause::Timeout, "Approval timed out"))),
+            false => ("cancelled", Answer::Cancelled),
+        };
+        match self.finish(&id, ApprovalDecision::Deny, Settler::default(), why).await? {
+            Some(_) => Ok(answer),
+            // Somebody answered at the last moment, and that answer is on record.
+            None => match self.stored(&id)?.filter(|approval| late && approval.decision.is_some()) {
+                Some(approval) => Ok(Answer::of(&Settled { approval: Arc::new(approval), denial: None })),
+                None => Ok(answer),
             },
-            () = tokio::time::sleep(wait) => {
-                self.finish(&id, ApprovalDecision::Deny, Settler::default(), "timeout").await?;
-                Ok(Answer::Denied(Denial::new(DenialCause::Timeout, "Approval timed out")))
-            }
-            () = cancel.cancelled() => {
-                self.finish(&id, ApprovalDecision::Deny, Settler::default(), "cancelled").await?;
-                Ok(Answer::Cancelled)
-            }
         }
     }
 
@@ -374,12 +320,12 @@ impl Approvals {
     pub async fn settled(&self, id: &str) -> Result<Option<Approval>, StoreError> {
         let mut events = self.events.subscribe();
         loop {
-            match self.get(id)? {
+            match self.stored(id)? {
                 Some(approval) if approval.decision.is_none() => {
                     if !self.lock().contains_key(id) {
                         // Settled between the two looks, or left behind by another process: nothing will settle
                         // it here.
-                        return self.get(id);
+                        return self.stored(id);
                     }
                 }
                 other => return Ok(other),
@@ -387,27 +333,36 @@ impl Approvals {
             // A watcher that fell behind simply looks again.
             match events.recv().await {
                 Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
-                Err(broadcast::error::RecvError::Closed) => return self.get(id),
+                Err(broadcast::error::RecvError::Closed) => return self.stored(id),
             }
         }
     }
 
-    /// A person answers. The same answer twice is fine; another one is a conflict.
+    /// A person answers. The same answer twice is fine; another one is a conflict that names the first.
     pub async fn resolve(&self, id: &str, verdict: impl Into<Verdict>, by: &Caller) -> Result<(), Failure> {
-        let Verdict { decision, client, reason } = verdict.into();
-        let by = Approver::of(by)?;
-        let settler = Settler { by: Some(by.into_name()), client, ..Settler::default() };
-        if self.finish(id, decision.clone(), settler, reason).await? {
+        let Verdict { mut decision, client, reason, shown, note } = verdict.into();
+        let approver = Approver::of(by)?;
+        let now = self.clock.now();
+        let question = self.stored(id)?.filter(|question| question.decision.is_some() || question.is_open(now));
+        let question = question.ok_or_else(not_found)?;
+        if let Some(shown) = shown.as_deref().filter(|shown| *shown != question.request.shown_hash()) {
+            return Err(shown_differs(shown, &question.request));
+        }
+        if let ApprovalDecision::AllowAlways { scope, .. } = &mut decision {
+            *scope = scope.of_question(&question.request)?;
+        }
+        let note = note.map(|note| note.chars().take(MAX_NOTE).collect());
+        let settler =
+            Settler { by: Some(approver.into_name()), client, door: Some(by.door), note, ..Settler::default() };
+        let is_ours = question.request.is_kept || self.lock().contains_key(id);
+        if question.decision.is_none() && is_ours && self.finish(id, decision.clone(), settler, reason).await?.is_some()
+        {
             return Ok(());
         }
-        match self.settled(id).await? {
+        match self.stored(id)? {
             Some(done) if done.decision.as_ref().is_some_and(|d| d.is_same_word(&decision)) => Ok(()),
-            Some(done) if done.decision.is_some() => {
-                Err(Failure::new(ErrorCode::Conflict, "approval already resolved")
-                    .detail("reason", "APPROVAL_ALREADY_RESOLVED"))
-            }
-            _ => Err(Failure::new(ErrorCode::NotFound, "unknown or expired approval id")
-                .detail("reason", "APPROVAL_NOT_FOUND")),
+            Some(done) if done.decision.is_some() => Err(already_resolved(&done)),
+            _ => Err(not_found()),
         }
     }
 
@@ -431,30 +386,34 @@ impl Approvals {
         };
         let settler = Settler {
             by: (cause != Some(DenialCause::NobodyAsked)).then(|| format!("{CLIENT_USER} ({})", client.principal)),
-            client: None,
             via: ApprovedVia::ClientUser,
+            door: Some(client.door),
             denial: cause.map(|cause| Denial::new(cause, reason)),
+            ..Settler::default()
         };
         let why = cause.map_or(DenialCause::ClientUser.as_str(), DenialCause::as_str);
-        self.finish(id, decision, settler, why).await
+        Ok(self.finish(id, decision, settler, why).await?.is_some())
     }
 
     /// Questions that wait, oldest first.
     pub fn pending(&self) -> Vec<Arc<Approval>> {
-        let mut all: Vec<_> = self.lock().values().map(|p| p.approval.clone()).collect();
+        let now = self.clock.now();
+        let mut all: Vec<_> =
+            self.lock().values().map(|p| p.approval.clone()).filter(|approval| approval.is_open(now)).collect();
         all.sort_by(|a, b| {
             a.request.created_at.cmp(&b.request.created_at).then_with(|| a.request.id.cmp(&b.request.id))
         });
         all
     }
 
+    /// Whether a caller waits for the answer to a question in this process.
+    pub fn is_awaited(&self, id: &str) -> bool {
+        self.lock().get(id).is_some_and(|pending| pending.waiters.iter().any(|waiter| !waiter.is_closed()))
+    }
+
     /// One question, waiting or answered within the last 30 days.
     pub fn get(&self, id: &str) -> Result<Option<Approval>, StoreError> {
-        if let Some(p) = self.lock().get(id) {
-            return Ok(Some((*p.approval).clone()));
-        }
-        let bytes = self.store.get(SPACE, id)?;
-        Ok(bytes.and_then(|b| serde_json::from_slice(&b).ok()))
+        self.stored(id)
     }
 
     /// Answered questions of the last 30 days, newest first.
@@ -466,73 +425,103 @@ impl Approvals {
         Ok(all)
     }
 
-    /// Closes questions that a dead process left open, because nobody waits for their answers.
-    pub async fn close_orphans(&self) -> Result<usize, Failure> {
+    /// Takes up the questions of an earlier process. Those that somebody can come back for are listed again; the others
+    /// are closed once their time is up, because nobody waits for their answers.
+    pub async fn restore(&self) -> Result<(), Failure> {
         let now = self.clock.now();
-        let mut closed = 0;
-        for (_, bytes) in self.store.list(SPACE)? {
+        for (id, bytes) in self.store.list(SPACE)? {
             let Ok(approval) = serde_json::from_slice::<Approval>(&bytes) else { continue };
-            let alive = self.lock().contains_key(&approval.request.id);
-            if approval.decision.is_none() && !alive && approval.request.expires_at < now {
-                let approval = Arc::new(approval);
-                let event = self.close(&approval, ApprovalDecision::Deny, Settler::default(), "restart").await?;
-                self.announce(event);
-                closed += 1;
+            if approval.decision.is_some() || self.lock().contains_key(&id) {
+                continue;
+            }
+            if !approval.is_open(now) {
+                let why = if approval.request.is_kept { "timeout" } else { "restart" };
+                self.finish(&id, ApprovalDecision::Deny, Settler::default(), why).await?;
+            } else if approval.request.is_kept {
+                let pending = Pending { approval: Arc::new(approval), waiters: Vec::new() };
+                self.lock().entry(id).or_insert(pending);
             }
         }
-        Ok(closed)
+        Ok(())
     }
 
-    /// Settles a question that waits; false when it does not wait (any more). Only one of several answers gets here.
-    async fn finish(&self, id: &str, decision: ApprovalDecision, settler: Settler, why: &str) -> Result<bool, Failure> {
-        // The thread that takes the waiter answers the question. The question stays pending until its answer can be
-        // read.
-        let taken = self.lock().get_mut(id).and_then(|p| p.waiter.take().map(|w| (p.approval.clone(), w)));
-        let Some((approval, waiter)) = taken else { return Ok(false) };
-        let settled = Settled { decision: decision.clone(), via: settler.via, denial: settler.denial.clone() };
-        let closed = match self.keep_grant(&approval, &decision, settler.by.as_deref()).await {
-            Ok(()) => self.close(&approval, decision, settler, why).await,
-            Err(error) => Err(error.into()),
-        };
-        self.lock().remove(id);
-        let event = closed?;
-        // The waiter hears it only once the decision is durable; when it cannot be, dropping the sender stops the call.
-        // A call that was stopped meanwhile does not wait any more.
-        drop(waiter.send(settled));
-        self.announce(event);
-        Ok(true)
+    /// Closes kept questions whose time is up and whose callers have gone.
+    pub async fn expire(&self) -> Result<(), Failure> {
+        let now = self.clock.now();
+        let is_over = |p: &&Pending| p.approval.request.is_kept && !p.approval.is_open(now);
+        let over: Vec<String> = self.lock().values().filter(is_over).map(|p| p.approval.request.id.clone()).collect();
+        for id in over {
+            self.finish(&id, ApprovalDecision::Deny, Settler::default(), "timeout").await?;
+        }
+        Ok(())
     }
 
-    async fn keep_grant(
+    /// Tells that the process stops: from here on, a stopped caller leaves a kept question open.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    /// Settles a question that is open; `None` when it is not (any more). Only one of several answers gets here.
+    async fn finish(
         &self,
-        approval: &Approval,
-        decision: &ApprovalDecision,
-        by: Option<&str>,
-    ) -> Result<(), StoreError> {
-        let ApprovalDecision::AllowAlways { until } = decision else { return Ok(()) };
-        let key = grant_key(&approval.request.agent, &approval.request.grant_subject());
-        let position = self.store.put(GRANTS, &key, by.unwrap_or_default().as_bytes().to_vec(), *until)?;
-        self.store.durable(position).await
-    }
-
-    async fn close(
-        &self,
-        approval: &Arc<Approval>,
+        id: &str,
         decision: ApprovalDecision,
         settler: Settler,
         why: &str,
-    ) -> Result<ApprovalEvent, Failure> {
-        let done = Arc::new(Approval {
+    ) -> Result<Option<Arc<Approval>>, Failure> {
+        let Some(found) = self.store.get(SPACE, id)? else { return Ok(None) };
+        let open: Approval = serde_json::from_slice(&found)
+            .map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("a question cannot be read: {e}")))?;
+        if open.decision.is_some() {
+            return Ok(None);
+        }
+        let mut done = self.closed(&open, decision, &settler, why);
+        let grant = match &done.decision {
+            Some(ApprovalDecision::AllowAlways { until, scope }) => {
+                let name = settler.by.as_deref().unwrap_or_default();
+                let giver = Giver { name, door: settler.door, at: self.clock.now() };
+                let id = self.clock.new_id().to_string();
+                Some(grants::given(id, &open.request, scope.clone(), *until, &giver))
+            }
+            _ => None,
+        };
+        done.grant_id = grant.as_ref().map(|grant| grant.id.clone());
+        let wanted = (written(&done)?, self.forgotten_at());
+        let (store, key) = (self.store.clone(), id.to_owned());
+        let swap =
+            tokio::task::spawn_blocking(move || store.compare_and_set(SPACE, &key, Some(&found), Some(wanted))).await;
+        let swap = swap.map_err(|_| Failure::new(ErrorCode::InternalError, "the store did not answer"))??;
+        let Swap::Done = swap else { return Ok(None) };
+        // The answer is on record before the grant: of two answers at once only the one that counts gives a grant.
+        let kept = match &grant {
+            Some(grant) => self.keep_grant(grant).await,
+            None => Ok(()),
+        };
+        let done = Arc::new(done);
+        let waiters = self.lock().remove(id).map(|pending| pending.waiters).unwrap_or_default();
+        let settled = Settled { approval: done.clone(), denial: settler.denial };
+        for waiter in waiters {
+            // A call that was stopped meanwhile does not wait any more.
+            drop(waiter.send(settled.clone()));
+        }
+        self.announce(ApprovalEvent::Resolved(done.clone()));
+        kept?;
+        Ok(Some(done))
+    }
+
+    /// The question with its answer.
+    fn closed(&self, open: &Approval, decision: ApprovalDecision, settler: &Settler, why: &str) -> Approval {
+        Approval {
             decision: Some(decision),
-            resolved_by: settler.by,
-            resolved_with: settler.client,
+            resolved_by: settler.by.clone(),
+            resolved_with: settler.client.clone(),
             resolved_via: settler.via,
+            resolved_door: settler.door,
             resolved_at: Some(self.clock.now()),
             terminal_reason: Some(why.to_owned()),
-            ..(**approval).clone()
-        });
-        self.save(&done).await?;
-        Ok(ApprovalEvent::Resolved(done))
+            note: settler.note.clone(),
+            ..open.clone()
+        }
     }
 
     /// Tells whoever listens. Nobody has to: an error says that nobody does.
@@ -540,11 +529,19 @@ impl Approvals {
         drop(self.events.send(event));
     }
 
+    fn stored(&self, id: &str) -> Result<Option<Approval>, StoreError> {
+        Ok(self.store.get(SPACE, id)?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    }
+
     async fn save(&self, approval: &Approval) -> Result<(), StoreError> {
-        let bytes = serde_json::to_vec(approval).map_err(|e| StoreError::failed(e.to_string()))?;
-        let expires = self.clock.now().checked_add(HISTORY).ok();
-        let position = self.store.put(SPACE, &approval.request.id, bytes, expires)?;
+        let position = self.store.put(SPACE, &approval.request.id, written(approval)?, self.forgotten_at())?;
         self.store.durable(position).await
+    }
+
+    /// When a question that is written now is forgotten: history begins when a question can have ended.
+    fn forgotten_at(&self) -> Option<Timestamp> {
+        let keep = SignedDuration::from_millis(i64::try_from(MAX_KEEP_MS).unwrap_or(i64::MAX));
+        self.clock.now().checked_add(HISTORY).and_then(|at| at.checked_add(keep)).ok()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Pending>> {
@@ -552,6 +549,29 @@ impl Approvals {
     }
 }
 
-fn grant_key(agent: &str, tool: &str) -> String {
-    format!("{agent}\n{tool}")
+fn written(approval: &Approval) -> Result<Vec<u8>, StoreError> {
+    serde_json::to_vec(approval).map_err(|e| StoreError::failed(e.to_string()))
+}
+
+fn not_found() -> Failure {
+    Failure::new(ErrorCode::NotFound, "unknown or expired approval id").detail("reason", "APPROVAL_NOT_FOUND")
+}
+
+fn already_resolved(done: &Approval) -> Failure {
+    let by = done.resolved_by.clone().unwrap_or_else(|| "nobody".to_owned());
+    let failure = Failure::new(ErrorCode::Conflict, "approval already resolved")
+        .detail("reason", "APPROVAL_ALREADY_RESOLVED")
+        .detail("resolvedBy", by)
+        .suggest("See the answer with `toolyard approvals show ID`.")
+        .retryable(false);
+    done.resolved_at.iter().fold(failure, |failure, at| failure.detail("resolvedAt", at.to_string()))
+}
+
+fn shown_differs(answered: &str, request: &ApprovalRequest) -> Failure {
+    Failure::new(ErrorCode::Conflict, "the answer was given to something else than this question shows")
+        .detail("reason", "APPROVAL_SHOWN_DIFFERS")
+        .detail("answered", answered)
+        .detail("shown", request.shown_hash())
+        .suggest("Look at the question again with `toolyard approvals show ID`, then answer it.")
+        .retryable(false)
 }

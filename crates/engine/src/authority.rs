@@ -171,22 +171,30 @@ pub fn covers<'a>(caller: &Caller, wanted: impl IntoIterator<Item = &'a String>)
 
 /// Somebody who may give a consent that the policy asks of a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Approver(String);
+pub struct Approver {
+    name: String,
+    door: Door,
+}
 
 impl Approver {
     /// The caller as an approver: a person, or a credential with `operator.approvals` at a door that carries consent.
     pub fn of(caller: &Caller) -> Result<Self, Refusal> {
-        may_use(caller, Power::Approve).map(|()| Self(caller.principal.clone()))
+        may_use(caller, Power::Approve).map(|()| Self { name: caller.principal.clone(), door: caller.door })
     }
 
     /// The name that is recorded.
     pub fn name(&self) -> &str {
-        &self.0
+        &self.name
     }
 
     /// The name that is recorded, by value.
     pub fn into_name(self) -> String {
-        self.0
+        self.name
+    }
+
+    /// The door by which the consent comes.
+    pub fn door(&self) -> Door {
+        self.door
     }
 }
 

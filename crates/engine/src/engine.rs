@@ -12,6 +12,7 @@ mod tools;
 mod under_way;
 
 pub use call::{Asking, CallAnswer, CallRequest};
+pub(crate) use once::KEYS;
 pub use prune::{PrunedRuns, Retention};
 pub use run::RunEndListener;
 pub use tools::{ToolExchange, Tools};
@@ -172,6 +173,7 @@ impl Engine {
 
     /// Stops everything, waits a little for it, and seals what ended. The engine takes no more calls.
     pub async fn shutdown(&self) {
+        self.inner.approvals.stop();
         self.inner.shutdown.cancel();
         let give_up = tokio::time::Instant::now() + self.inner.options.grace + Duration::from_secs(1);
         while !self.inner.under_way.is_idle() && tokio::time::Instant::now() < give_up {

@@ -45,6 +45,18 @@ pub(crate) struct ConfirmedFacts<'a> {
     pub(crate) plan_hash: &'a str,
     pub(crate) policy_hash: &'a str,
     pub(crate) preview_hash: Option<&'a str>,
+    pub(crate) approval_id: Option<&'a str>,
+    pub(crate) shown: Option<&'a str>,
+    pub(crate) door: Option<&'a str>,
+    pub(crate) grant_id: Option<&'a str>,
+}
+
+/// A person is asked.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AskedFacts<'a> {
+    pub(crate) approval_id: &'a str,
+    pub(crate) shown: Option<&'a str>,
 }
 
 #[derive(Serialize)]

@@ -8,7 +8,7 @@
 //!  5 hooks      may block, rewrite (then 3 and 4 again) or ask
 //!  6 approve    Ask: recorded question, recorded answer
 //!  7 permit     a slot among the run's and the engine's concurrent calls
-//!  8 prepare    the provider says what will change; limits are checked
+//!  8 prepare    the provider says what will change; limits are checked; it must be what an approver was shown
 //!  9 record     the ToolCall is durable before the effect
 //! 10 attempt    deadline, cancellation, panics
 //! 11 normalise  any outcome -> ToolResult; output schema; observed effects; large output by reference
@@ -18,10 +18,13 @@
 //! The plan scheduler handles retries: each attempt is a new pass through the pipeline with a new envelope.
 
 mod after_crash;
+mod approve;
 mod clearance;
 mod outcome;
+mod predict;
 
 pub(crate) use after_crash::{Reconciliation, abandon, assume_done, in_doubt, interrupted, left_in_doubt, reconcile};
+pub(crate) use approve::question_id;
 pub(crate) use outcome::{hand_over_by_reference, refuse, skip, with_store_failure};
 
 use crate::{
@@ -35,6 +38,7 @@ use crate::{
     store::{Durability, Position},
     view,
 };
+use approve::Approved;
 use clearance::clear;
 use futures_util::FutureExt;
 use outcome::{settle, unpredictable, unrecorded};
@@ -99,7 +103,7 @@ struct Cleared {
     asked_hash: String,
     side_effects: bool,
     /// The approval of this call, if it needed its own.
-    confirmation: Option<ConfirmationId>,
+    approved: Option<Approved>,
 }
 
 /// Arguments that fit their schema, as they are recorded.
@@ -139,7 +143,8 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         Err(failure) => return refuse(engine, scope, call_id, &call, failure),
     };
 
-    let Cleared { entry, args, checked, asked_hash, confirmation, .. } = cleared;
+    let Cleared { entry, args, checked, asked_hash, approved, .. } = cleared;
+    let confirmation = approved.as_ref().map(|approved| approved.id);
     let definition = entry.definition().clone();
     let provider = match runner(scope, &entry, side_effects) {
         Ok(Some(provider)) => provider,
@@ -167,6 +172,11 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
             return end(status, Err(failed));
         }
     };
+
+    // What would change now must be what the person was shown.
+    if let Some(failure) = approved.as_ref().and_then(|approved| approved.deviation(prepared.intent.as_ref())) {
+        return refuse(engine, scope, call_id, &call, failure);
+    }
 
     // 9 record
     record_call(scope, &made, Some(&prepared));

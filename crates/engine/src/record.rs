@@ -162,8 +162,14 @@ pub struct RunStarted {
 pub struct ConfirmationRequested {
     /// What is asked.
     pub message: String,
-    /// When the run was approved.
+    /// When it was asked.
     pub at: Timestamp,
+    /// The question; absent in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<String>,
+    /// The hash of what the question shows; absent in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown: Option<String>,
 }
 
 /// A person answered.

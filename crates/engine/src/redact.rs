@@ -237,8 +237,7 @@ impl Redactor {
 }
 
 fn hide<'a, 'v>(text: &'a str, values: impl Iterator<Item = &'v SecretValue>) -> Cow<'a, str> {
-    let mut found: Vec<&SecretValue> =
-        values.filter(|value| value.finder.find(text.as_bytes()).is_some()).collect();
+    let mut found: Vec<&SecretValue> = values.filter(|value| value.finder.find(text.as_bytes()).is_some()).collect();
     // The longest first: a secret that begins another one would leave the rest of it to be read.
     found.sort_by_key(|value| std::cmp::Reverse(value.text.len()));
     found.into_iter().fold(Cow::Borrowed(text), |shown, value| Cow::Owned(shown.replace(&*value.text, HIDDEN)))

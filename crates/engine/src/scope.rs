@@ -36,6 +36,21 @@ pub(crate) struct RunScope {
     pub(crate) previews: Option<Previews>,
     /// For calls that a call makes: the call they belong to.
     pub(crate) parent: Option<CallId>,
+    /// The run that first asked the questions of this one: this run itself, unless a call with an idempotency key was
+    /// made again because nothing had been dispatched.
+    pub(crate) origin: RunId,
+    /// How the caller can come back for the result, if it can.
+    pub(crate) comeback: Option<Comeback>,
+}
+
+/// How the caller of a direct call can come back for its result after it stopped waiting: it makes the call again with
+/// its idempotency key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Comeback {
+    /// The key in the store.
+    pub(crate) key: String,
+    /// What is stored for it.
+    pub(crate) entry: Vec<u8>,
 }
 
 impl RunScope {
@@ -62,6 +77,9 @@ impl RunScope {
             planner_version: self.planner_version.clone(),
             previews: self.previews.clone(),
             parent: Some(parent),
+            origin: self.origin,
+            // A nested call cannot be collected: the call that makes it does not stand still until somebody answers.
+            comeback: None,
         }
     }
 

@@ -209,11 +209,7 @@ impl RunSecrets {
         }
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.iter().fold(Cow::Borrowed(text), |text, secret| {
-            if text.contains(&secret.text) {
-                Cow::Owned(text.replace(&secret.text, &secret.placeholder))
-            } else {
-                text
-            }
+            if text.contains(&secret.text) { Cow::Owned(text.replace(&secret.text, &secret.placeholder)) } else { text }
         })
     }
 

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::{collections::HashMap, sync::Arc};
-use toolyard_protocol::{CallId, ToolCall, ToolName, ToolResult};
+use toolyard_protocol::{CallId, Confirmation, ToolCall, ToolName, ToolResult};
 
 /// The messages of a run, in order.
 pub fn transcript(run: &RunExport) -> Vec<SessionMessage> {
@@ -22,7 +22,7 @@ pub fn transcript(run: &RunExport) -> Vec<SessionMessage> {
     }
     let mut messages = Vec::new();
     let mut tell = |call: &ToolCall, id: &str| {
-        messages.push(asked(call, id));
+        messages.push(asked(run, call, id));
         messages.extend(results.get(&call.call_id).map(|result| answered(call, id, result)));
     };
     for call in own {
@@ -59,6 +59,9 @@ pub enum SessionMessage {
         timestamp: Timestamp,
         /// The calls.
         content: Vec<CallContent>,
+        /// Who allowed the call, if somebody had to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        approval: Option<Box<CallApproval>>,
     },
     /// A tool answers.
     ToolResult {
@@ -75,6 +78,41 @@ pub enum SessionMessage {
         /// When.
         timestamp: Timestamp,
     },
+}
+
+/// Who allowed a call, and what that person was shown.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CallApproval {
+    /// Who.
+    pub by: String,
+    /// By which door.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub door: Option<String>,
+    /// When.
+    pub at: Timestamp,
+    /// The hash of what was shown; a grant and a person's own act have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown: Option<String>,
+    /// The question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<String>,
+    /// The grant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant_id: Option<String>,
+}
+
+impl From<&Confirmation> for CallApproval {
+    fn from(given: &Confirmation) -> Self {
+        Self {
+            by: given.by.clone(),
+            door: given.door.clone(),
+            at: given.at,
+            shown: given.shown.clone(),
+            approval_id: given.approval_id.clone(),
+            grant_id: given.grant_id.clone(),
+        }
+    }
 }
 
 /// A call of a tool, in a message.
@@ -103,9 +141,11 @@ struct FailureDetails<'a> {
     error: &'a str,
 }
 
-fn asked(call: &ToolCall, id: &str) -> SessionMessage {
+fn asked(run: &RunExport, call: &ToolCall, id: &str) -> SessionMessage {
+    let is_its = |given: &&Confirmation| call.confirmation_id == Some(given.confirmation_id);
+    let approval = run.approvals.iter().find(is_its).map(|given| Box::new(given.into()));
     let content = CallContent { id: id.to_owned(), name: call.tool.clone(), arguments: call.args.clone() };
-    SessionMessage::Assistant { timestamp: call.created_at, content: vec![content] }
+    SessionMessage::Assistant { timestamp: call.created_at, content: vec![content], approval }
 }
 
 fn answered(call: &ToolCall, id: &str, result: &ToolResult) -> SessionMessage {

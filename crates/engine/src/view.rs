@@ -5,8 +5,8 @@
 
 use crate::{
     facts::{
-        CallFacts, CancelFacts, ConfirmedFacts, FinishedFacts, OutcomeFacts, PausedFacts, Retry, RetryFacts, RunFacts,
-        SettledFacts, payload,
+        AskedFacts, CallFacts, CancelFacts, ConfirmedFacts, FinishedFacts, OutcomeFacts, PausedFacts, Retry,
+        RetryFacts, RunFacts, SettledFacts, payload,
     },
     record::{CallRecord, OutcomeRecord, Record, RunStarted},
     store::{Store, StoreError},
@@ -15,8 +15,9 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use std::{collections::HashMap, ops::ControlFlow, sync::Arc};
 use toolyard_protocol::{
-    CallId, ErrorCode, EventLevel, EventType, ExecutionEvent, Failure, LogHead, PolicySnapshot, ResultStatus, RunId,
-    RunManifest, RunStatus, StepId, ToolCall, ToolCallParts, ToolName, ToolResult, ToolResultParts, canonical,
+    CallId, Confirmation, ErrorCode, EventLevel, EventType, ExecutionEvent, Failure, LogHead, PolicySnapshot,
+    ResultStatus, RunId, RunManifest, RunStatus, StepId, ToolCall, ToolCallParts, ToolName, ToolResult,
+    ToolResultParts, canonical,
 };
 
 /// Turns records of one run, in order, into envelopes and events.
@@ -200,7 +201,9 @@ impl RunView {
                 (self.event(EventType::RunStarted, r.started_at, Info, format!("Started: {title}")), facts)
             }
             Record::ConfirmationRequested(r) => {
-                return Some(self.event(EventType::RunConfirmationRequested, r.at, Info, r.message.clone()));
+                let event = self.event(EventType::RunConfirmationRequested, r.at, Info, r.message.clone());
+                let Some(approval_id) = r.approval_id.as_deref() else { return Some(event) };
+                (event, payload(&AskedFacts { approval_id, shown: r.shown.as_deref() }))
             }
             Record::Confirmed(c) => {
                 let facts = payload(&ConfirmedFacts {
@@ -209,6 +212,10 @@ impl RunView {
                     plan_hash: &c.0.plan_hash,
                     policy_hash: &c.0.policy_hash,
                     preview_hash: c.0.preview_hash.as_deref(),
+                    approval_id: c.0.approval_id.as_deref(),
+                    shown: c.0.shown.as_deref(),
+                    door: c.0.door.as_deref(),
+                    grant_id: c.0.grant_id.as_deref(),
                 });
                 (self.event(EventType::RunConfirmed, c.0.at, Info, format!("Approved by {}", c.0.by)), facts)
             }
@@ -355,19 +362,25 @@ pub struct RunExport {
     pub results: Vec<ToolResult>,
     /// The lines of `events.jsonl`.
     pub events: Vec<ExecutionEvent>,
+    /// Every approval of the run and of its calls, in order. `run.json` has only the one that the run was made under.
+    pub approvals: Vec<Confirmation>,
 }
 
 /// Reads a run's records and turns them into the four files. May block.
 pub fn export_run(store: &dyn Store, run_id: RunId) -> Result<RunExport, Failure> {
     let mut view = RunView::new(run_id);
     let (mut calls, mut results, mut events) = (Vec::new(), Vec::new(), Vec::new());
+    let mut approvals = Vec::new();
     let mut manifest: Option<RunManifest> = None;
     let mut problem: Option<Failure> = None;
     let mut head = LogHead::default();
     store.frames(run_id, 1, &mut |frame| {
         head = LogHead { seq: frame.seq, hash: canonical::hex(&frame.chain) };
         match take(store, &mut view, &mut manifest, &frame, &mut calls, &mut results, &mut events) {
-            Ok(()) => ControlFlow::Continue(()),
+            Ok(given) => {
+                approvals.extend(given);
+                ControlFlow::Continue(())
+            }
             Err(failure) => {
                 problem = Some(failure.detail("seq", frame.seq));
                 ControlFlow::Break(())
@@ -380,7 +393,7 @@ pub fn export_run(store: &dyn Store, run_id: RunId) -> Result<RunExport, Failure
     let mut manifest =
         manifest.ok_or_else(|| Failure::new(ErrorCode::NotFound, format!("there is no run {run_id}")))?;
     manifest.head = head;
-    Ok(RunExport { manifest, calls, results, events })
+    Ok(RunExport { manifest, calls, results, events, approvals })
 }
 
 /// The last result of a run as its caller got it: an output that is too large stays a reference. May block.
@@ -407,7 +420,7 @@ fn take(
     calls: &mut Vec<ToolCall>,
     results: &mut Vec<ToolResult>,
     events: &mut Vec<ExecutionEvent>,
-) -> Result<(), Failure> {
+) -> Result<Option<Confirmation>, Failure> {
     let corrupted = |e: String| Failure::new(ErrorCode::RecordCorrupted, e);
     let record = Record::decode(frame.kind, &frame.payload).map_err(|e| corrupted(e.0))?;
     view.note(&record);
@@ -467,7 +480,10 @@ fn take(
         _ => {}
     }
     events.extend(view.events(&record));
-    Ok(())
+    Ok(match record {
+        Record::Confirmed(confirmed) => Some(confirmed.0),
+        _ => None,
+    })
 }
 
 fn set_status(manifest: &mut Option<RunManifest>, status: RunStatus, ended_at: Option<Timestamp>) {

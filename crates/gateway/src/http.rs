@@ -383,14 +383,16 @@ fn read_invocation(gateway: &Gateway, body: &Bytes) -> Result<Invocation, Respon
         scopes: vec!["operator.admin".to_owned()],
         is_person: false,
     };
+    let idempotency_key = body.idempotency_key.get().filter(|key| !key.is_empty());
+    let dry_run = body.dry_run.get().unwrap_or_default();
     Ok(Invocation {
         name,
         args,
         caller: Arc::new(caller),
-        asking: gateway.hub().route(None),
+        asking: gateway.hub().route(None, idempotency_key.is_some() && !dry_run),
         timeout_ms: body.timeout_ms.get(),
-        idempotency_key: body.idempotency_key.get().filter(|key| !key.is_empty()),
-        dry_run: body.dry_run.get().unwrap_or_default(),
+        idempotency_key,
+        dry_run,
         cancel: None,
     })
 }

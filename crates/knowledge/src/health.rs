@@ -41,7 +41,8 @@ impl Observed {
                 let why = if !self.vault {
                     Problem::no_vault()
                 } else {
-                    self.indexer.clone().or_else(|| self.program.clone()).unwrap_or_else(|| problem.clone())
+                    // A program that is missing is why indexing fails.
+                    self.program.clone().or_else(|| self.indexer.clone()).unwrap_or_else(|| problem.clone())
                 };
                 return (Health::Unavailable, Some(why));
             }

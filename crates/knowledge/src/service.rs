@@ -271,11 +271,11 @@ impl Knowledge {
         match library {
             Ok(library) if library.info().chunks == 0 => Err(Problem::empty_vault()),
             Err(problem) if problem.code == crate::envelope::ProblemCode::IndexNotFound => {
-                // Where indexing was tried and failed, that is the news; else that the index program is missing.
                 if self.jobs.active().is_some() {
                     return Err(problem);
                 }
-                Err(self.jobs.problem().or_else(|| self.program_problem()).unwrap_or(problem))
+                // A missing index program is named first: it is why the last job failed.
+                Err(self.program_problem().or_else(|| self.jobs.problem()).unwrap_or(problem))
             }
             other => other,
         }

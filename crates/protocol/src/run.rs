@@ -99,6 +99,19 @@ pub struct Confirmation {
     pub expires_at: Option<Timestamp>,
     /// `run`: one approval, one run. `call`: the approval of one call inside a run.
     pub scope: String,
+    /// The door by which the answer came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub door: Option<String>,
+    /// The question that was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<String>,
+    /// The hash of everything that the person was shown: arguments or plan, prediction, policy and rule. Absent where a
+    /// grant or the person's own act stands for the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown: Option<String>,
+    /// The grant that covers it, or that came with the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant_id: Option<String>,
 }
 
 /// The end of a run's record chain.

@@ -6,7 +6,7 @@
 //! [`Service`] is there in every process; [`Hub`] is what the clients of network doors share: connections, sessions,
 //! offered tools, approvals and bridged sessions. Nothing here opens a socket or knows a frame.
 
-mod approvals;
+pub mod approvals;
 pub mod bridge;
 pub mod devices;
 mod error;

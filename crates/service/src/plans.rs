@@ -222,7 +222,7 @@ impl Handle<PlansRun> for Service {
         let run = self.engine().start_plan(call.caller.clone(), &plan, request, HashMap::new()).await?;
         if params.detach {
             let run_id = run.run_id();
-            tokio::spawn(run.drive());
+            tokio::spawn(run.detached().drive());
             return Ok(PlanRun::Begun(BegunRun { run_id, status: RunStatus::Running }));
         }
         Ok(PlanRun::Report(Box::new(drive(run, watching).await?)))

@@ -14,7 +14,9 @@ use toolyard_engine::{
     store::{RunFilter, RunKind, RunRow},
     view,
 };
-use toolyard_protocol::{ErrorCode, ExecutionEvent, Failure, RunId, RunManifest, RunStatus, ToolCall, ToolResult};
+use toolyard_protocol::{
+    Confirmation, ErrorCode, ExecutionEvent, Failure, RunId, RunManifest, RunStatus, ToolCall, ToolResult,
+};
 
 /// Runs in a list, where nothing else is said.
 const DEFAULT_LIMIT: usize = 50;
@@ -127,6 +129,9 @@ pub struct RunDetail {
     pub calls: Vec<ToolCall>,
     /// Their results.
     pub results: Vec<ToolResult>,
+    /// Every approval of the run and of its calls, in order: who, by which door, shown what, when.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<Confirmation>,
 }
 
 /// A whole run.
@@ -141,6 +146,9 @@ pub struct ExportedRun {
     pub results: Vec<ToolResult>,
     /// Its events.
     pub events: Vec<ExecutionEvent>,
+    /// Every approval of the run and of its calls, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<Confirmation>,
 }
 
 /// A run as a conversation.
@@ -245,14 +253,15 @@ impl Handle<RunsList> for Service {
 impl Handle<RunsGet> for Service {
     async fn handle(&self, _: &Call<'_>, params: RunParams) -> Result<RunDetail, MethodError> {
         let export = self.export(params.run_id).await?;
-        Ok(RunDetail { run: export.manifest, calls: export.calls, results: export.results })
+        let view::RunExport { manifest: run, calls, results, approvals, .. } = export;
+        Ok(RunDetail { run, calls, results, approvals })
     }
 }
 
 impl Handle<RunsExport> for Service {
     async fn handle(&self, _: &Call<'_>, params: RunParams) -> Result<ExportedRun, MethodError> {
-        let view::RunExport { manifest: run, calls, results, events } = self.export(params.run_id).await?;
-        Ok(ExportedRun { run, calls, results, events })
+        let view::RunExport { manifest: run, calls, results, events, approvals } = self.export(params.run_id).await?;
+        Ok(ExportedRun { run, calls, results, events, approvals })
     }
 }
 

@@ -125,11 +125,12 @@ impl Handle<ToolsInvoke> for Hub {
         // A call that waited for its place has a token already, and may have been cancelled meanwhile.
         let cancel = connection.queued_call(client.id).unwrap_or_else(|| self.service().engine().call_token());
         connection.start_call(client.id, cancel.clone());
+        let is_keyed = params.idempotency_key.is_some() && !params.dry_run;
         let invocation = Invocation {
             name: name.clone(),
             args: params.args,
             caller: connection.caller(&key.agent, Some(key.full)),
-            asking: if params.confirm { self.route(Some(connection)) } else { Asking::Report },
+            asking: if params.confirm { self.route(Some(connection), is_keyed) } else { Asking::Report },
             timeout_ms: params.timeout_ms.map(|timeout| timeout.0),
             idempotency_key: params.idempotency_key.map(String::from),
             dry_run: params.dry_run,
@@ -293,10 +294,13 @@ impl Refused {
 }
 
 impl Hub {
-    /// Where a question of this caller would go: to somebody else, never to itself.
-    pub fn route(&self, connection: Option<&Arc<Connection>>) -> Asking {
+    /// Where a question of this caller would go: to somebody else, never to itself. A caller that can come back for the
+    /// answer, by its idempotency key, needs nobody who is connected now: its question stays open.
+    pub fn route(&self, connection: Option<&Arc<Connection>>, can_come_back: bool) -> Asking {
         let connection = connection.map(Arc::as_ref);
-        if Asker::about_a_call(connection).is_heard(self, "plugin") {
+        let approvals = self.service().engine().approvals();
+        let stays_open = can_come_back && approvals.keeps_questions();
+        if stays_open || approvals.is_person_reachable() || Asker::about_a_call(connection).is_heard(self, "plugin") {
             Asking::Wait { requester: connection.map(Asker::note) }
         } else {
             Asking::Unreachable

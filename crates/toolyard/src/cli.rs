@@ -1,6 +1,7 @@
 //! What can be typed. Help, completions and the documentation all come from these definitions: here what every command
 //! shares and the list of commands, in `cli/` a file for each family of them.
 
+mod approvals;
 mod bridge;
 mod config;
 mod ctx;
@@ -14,6 +15,7 @@ mod tools;
 mod upkeep;
 mod vault;
 
+pub use approvals::{AllowArgs, ApprovalsCommand, GrantScopeArg, GrantsCommand};
 pub use bridge::{BridgeCommand, BridgeOpening, ClaudeCommand, ClaudePluginArgs, ClaudeStart, Verdict};
 pub use config::{ConfigCommand, ExplainArgs};
 pub use ctx::CtxCommand;
@@ -85,6 +87,12 @@ pub enum Command {
     /// List, show, export, verify, resume and cancel runs
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// List, show and answer the questions of agents
+    #[command(subcommand)]
+    Approvals(ApprovalsCommand),
+    /// List and revoke lasting permissions
+    #[command(subcommand)]
+    Grants(GrantsCommand),
     /// Copy everything Toolyard keeps into a folder, while it runs
     Backup(BackupArgs),
     /// Put a backup into an empty home (--home)

@@ -10,6 +10,11 @@ pub const DEFAULT_APPROVAL_TIMEOUT_MS: u64 = 120_000;
 /// The longest a person may be given to answer.
 pub const MAX_APPROVAL_TIMEOUT_MS: u64 = 600_000;
 
+/// How long a question stays open by default when its caller can come back for the answer: 7 days.
+pub const DEFAULT_APPROVAL_KEEP_MS: u64 = 604_800_000;
+/// The longest a question may stay open: 30 days.
+pub const MAX_APPROVAL_KEEP_MS: u64 = 2_592_000_000;
+
 /// A ready-made selection of tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -87,6 +92,12 @@ pub struct ApprovalConfig {
     /// Milliseconds that a person has to answer; 1 to 600000.
     #[schemars(range(min = 1, max = 600_000))]
     pub timeout_ms: u64,
+    /// Milliseconds that a question stays open after its caller stopped waiting, if the caller can come back for the
+    /// answer: the question of a plan, and of a call with an idempotency key. 1 to 2592000000 (30 days); default 7 days.
+    /// Applies to questions of `toolyard up`.
+    #[serde(skip_serializing_if = "is_default_keep")]
+    #[schemars(range(min = 1, max = 2_592_000_000u64))]
+    pub keep_ms: u64,
     /// Tools (names, globs, groups) that need no approval. An `ask` rule that names the tool still asks.
     pub allowed_tools: Vec<String>,
     /// Globs on vault paths. A call whose path arguments all match needs no approval, except in `paranoid` mode.
@@ -98,10 +109,16 @@ impl Default for ApprovalConfig {
         Self {
             mode: ApprovalMode::Ask,
             timeout_ms: DEFAULT_APPROVAL_TIMEOUT_MS,
+            keep_ms: DEFAULT_APPROVAL_KEEP_MS,
             allowed_tools: Vec::new(),
             allowed_paths: Vec::new(),
         }
     }
+}
+
+/// The default is not written, so that the hash of a policy that does not name it stays what it was.
+fn is_default_keep(keep_ms: &u64) -> bool {
+    *keep_ms == DEFAULT_APPROVAL_KEEP_MS
 }
 
 /// Asks a person about certain calls, whatever the mode and the risk rules say.

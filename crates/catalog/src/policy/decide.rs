@@ -193,6 +193,15 @@ impl EffectivePolicy {
         &self.global.secrets
     }
 
+    /// How long a question stays open when its caller can come back, in milliseconds.
+    pub fn approval_keep_ms(&self) -> u64 {
+        self.global.config.approval.keep_ms
+    }
+    /// How long a caller waits for an answer where no rule says otherwise, in milliseconds.
+    pub fn approval_timeout_ms(&self) -> u64 {
+        self.global.config.approval.timeout_ms
+    }
+
     fn asks<'a>(&'a self, verdict: &'a ToolVerdict) -> impl Iterator<Item = &'a Ask> {
         verdict.asks.iter().filter_map(|&(layer, rule)| self.layers.get(layer).and_then(|layer| layer.ask.get(rule)))
     }

@@ -1,7 +1,10 @@
 //! [`Policy`]: the checked configuration, and the selection of the layers that apply to a subject.
 
 use super::{
-    config::{ApprovalMode, AskRule, LayerConfig, MAX_APPROVAL_TIMEOUT_MS, PolicyConfig, Profile, RiskRules, Verdict},
+    config::{
+        ApprovalMode, AskRule, LayerConfig, MAX_APPROVAL_KEEP_MS, MAX_APPROVAL_TIMEOUT_MS, PolicyConfig, Profile,
+        RiskRules, Verdict,
+    },
     decide::EffectivePolicy,
     sandbox::{LetterCase, PathGlobs, PathRules},
     secrets::{self, SecretArguments},
@@ -110,6 +113,10 @@ impl Policy {
         check_limits(config)?;
         let timeout = config.approval.timeout_ms;
         check_timeout("policy.approval.timeoutMs", timeout)?;
+        if !(1..=MAX_APPROVAL_KEEP_MS).contains(&config.approval.keep_ms) {
+            let problem = format!("must lie between 1 and {MAX_APPROVAL_KEEP_MS}");
+            return Err(PolicyError::new("policy.approval.keepMs", problem));
+        }
         let exempt_tools =
             Selectors::parse("policy.approval.allowedTools", &config.approval.allowed_tools, &config.groups)?;
         let exempt_paths =

@@ -11,8 +11,12 @@ mod sandbox;
 mod secrets;
 mod selector;
 
-pub use config::{ApprovalConfig, ApprovalMode, AskRule, LayerConfig, PolicyConfig, Profile, RiskRules, SecretRule, Verdict};
-pub use config::{DEFAULT_APPROVAL_TIMEOUT_MS, MAX_APPROVAL_TIMEOUT_MS};
+pub use config::{
+    ApprovalConfig, ApprovalMode, AskRule, LayerConfig, PolicyConfig, Profile, RiskRules, SecretRule, Verdict,
+};
+pub use config::{
+    DEFAULT_APPROVAL_KEEP_MS, DEFAULT_APPROVAL_TIMEOUT_MS, MAX_APPROVAL_KEEP_MS, MAX_APPROVAL_TIMEOUT_MS,
+};
 pub use decide::{Decision, EffectivePolicy};
 pub use layers::{Policy, PolicyError, Subject};
 pub use sandbox::PathFilter;

@@ -68,7 +68,8 @@ impl Learned {
             title: title(place, readable),
             also: place.names().iter().rev().nth(1).map(|name| name.replace(['_', '-'], " ")).unwrap_or_default(),
             speaker: fields.speaker.clone(),
-            role: fields.memory.as_ref().and_then(|memory| memory.role),
+            // Files of earlier versions have it only beside what was extracted.
+            role: fields.role.or(fields.memory.as_ref().and_then(|memory| memory.role)),
             time_ms: fields.time_ms(),
             level: index::LEAF,
             ..Document::default()

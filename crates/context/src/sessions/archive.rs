@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use toolyard_recall::{
     extract::{self, Change, Known, Memory, Options},
-    index::{Category, LEAF},
+    index::{self, Category, LEAF},
 };
 
 /// Memories that are compared with a new one.
@@ -404,7 +404,12 @@ fn state(
         let spoken = extract::Message { role: Role::User.as_str(), ..as_message(said) };
         let sorted = extract::memories(&[spoken], &Options { keep_unmatched: true });
         let category = sorted.first().map_or(Category::Entities, |memory| memory.category);
-        let memory = Memory { said_ms: said.time_ms, speaker: said.speaker.clone(), ..Memory::plain(category, text) };
+        let memory = Memory {
+            said_ms: said.time_ms,
+            speaker: said.speaker.clone(),
+            role: index::Role::of_name(said.role.as_str()),
+            ..Memory::plain(category, text)
+        };
         let place = root.child(category.name()).child(&file_name(&memory));
         let fields = Fields { stated: true, memory: None, ..fields_of(&memory, source, &now, &now) };
         account.put(&place, &fields.join(text)?)?;
@@ -531,6 +536,7 @@ fn fields_of(memory: &Memory, source: &Place, created: &str, now: &str) -> Field
     Fields {
         category: memory.category.name().to_owned(),
         speaker: memory.speaker.clone(),
+        role: memory.role,
         time,
         source: Some(source.to_string()),
         created_at: created.to_owned(),

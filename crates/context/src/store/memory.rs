@@ -5,7 +5,7 @@ use crate::{
     store::{account::Account, disk, uri::Place},
 };
 use serde::{Deserialize, Serialize};
-use toolyard_recall::extract::Memory;
+use toolyard_recall::{extract::Memory, index::Role};
 
 /// How the comment begins.
 const OPEN: &str = "<!-- MEMORY_FIELDS";
@@ -21,6 +21,9 @@ pub(crate) struct Fields {
     /// Who said it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speaker: Option<String>,
+    /// Which part they had in the conversation, so that "I" in a question finds what the user said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
     /// When it was said or happened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,

@@ -1,5 +1,5 @@
 //! Who said it is kept with every captured message and with the memories made from it, whichever door it came through:
-//! OpenViking's HTTP interface and `context.capture`.
+//! OpenViking's HTTP interface, `context.capture` and `memory_store`.
 
 use crate::place::{Store, session};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ async fn remembered_role(store: &Store, query: &str) -> Value {
         memory_files(store.dir.path()).remove(uri.rsplit('/').next().unwrap()).unwrap_or_else(|| panic!("{uri}"));
     let noted = text.split("MEMORY_FIELDS").nth(1).unwrap_or_else(|| panic!("{text}"));
     let fields: Value = serde_json::from_str(noted.trim().trim_end_matches("-->").trim()).unwrap();
-    fields["memory"]["role"].clone()
+    fields["role"].clone()
 }
 
 /// The memory files of a store, by name.
@@ -84,4 +84,20 @@ async fn captured_turns_keep_role_and_peer() {
     assert_eq!(speakers(&store, &id).await, [some("user", None), some("assistant", Some("main"))]);
     assert_eq!(store.post(&format!("/api/v1/sessions/{id}/commit?wait=true"), json!({})).await.0, 200);
     assert_eq!(remembered_role(&store, "which language do I prefer, TypeScript?").await, "user");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_store_keeps_the_role() {
+    let store = Store::new();
+    for (args, query, role) in [
+        (json!({"text": "The office plant needs water on Mondays."}), "when does the office plant need water", "user"),
+        (
+            json!({"text": "The release was moved to Thursday.", "role": "assistant", "sessionId": "s"}),
+            "when is the release",
+            "assistant",
+        ),
+    ] {
+        store.tool(&session(), "memory_store", args).await.unwrap();
+        assert_eq!(remembered_role(&store, query).await, role);
+    }
 }

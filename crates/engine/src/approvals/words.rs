@@ -1,5 +1,6 @@
 //! Texts about a waiting call for the client that made it, and how a denial is reported to the caller.
 
+use super::Approval;
 use toolyard_protocol::{ErrorCode, Failure};
 
 /// The answer that the client of a waiting call reports. It is valid for this call only; a client cannot give a lasting
@@ -30,6 +31,8 @@ pub enum DenialCause {
     Timeout,
     /// Nobody who may approve is connected.
     NoRoute,
+    /// Another question took its place, because what it showed had changed.
+    Superseded,
 }
 
 impl DenialCause {
@@ -41,6 +44,7 @@ impl DenialCause {
             Self::NobodyAsked => "nobody-asked",
             Self::Timeout => "timeout",
             Self::NoRoute => "no-route",
+            Self::Superseded => "superseded",
         }
     }
 }
@@ -57,6 +61,23 @@ pub struct Denial {
 impl Denial {
     pub(super) fn new(cause: DenialCause, reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), cause }
+    }
+
+    /// The denial that an answered question stands for. Its cause is on record.
+    pub(super) fn by_user(approval: &Approval) -> Self {
+        let (cause, reason) = match approval.terminal_reason.as_deref() {
+            Some("timeout") => (DenialCause::Timeout, "Approval timed out"),
+            Some("no-route") => (DenialCause::NoRoute, "Nobody who can approve was connected (no approval route)."),
+            Some("superseded") => {
+                (DenialCause::Superseded, "What was asked about has changed; another question replaced this one.")
+            }
+            _ => (DenialCause::User, "Denied by user. The tool call did not run."),
+        };
+        let reason = match &approval.note {
+            Some(note) => format!("{reason} Reason: {note}"),
+            None => reason.to_owned(),
+        };
+        Self::new(cause, reason)
     }
 
     /// The error that ends the call.

@@ -1,6 +1,6 @@
 //! A direct call: a run of one step, from its request to its answer.
 
-use super::Engine;
+use super::{Engine, once::KeyedRun};
 use crate::{
     Caller,
     ledger::TITLE_CHARS,
@@ -73,10 +73,10 @@ impl Engine {
     pub async fn call(&self, caller: Arc<Caller>, request: CallRequest) -> CallAnswer {
         let is_person = caller.is_person;
         let answer = match request.idempotency_key.clone() {
-            Some(key) if !request.dry_run => self.call_once(caller, request, key).await,
+            Some(key) if !request.dry_run => self.call_keyed(caller, request, key).await,
             _ => {
                 let run_id = request.run_id.unwrap_or_else(|| self.new_run_id());
-                CallAnswer { result: self.call_in_run(caller, request, run_id).await, deduplicated: false }
+                CallAnswer { result: self.call_in_run(caller, request, run_id, None).await, deduplicated: false }
             }
         };
         if is_person {
@@ -91,10 +91,17 @@ impl Engine {
         self.inner.shutdown.child_token()
     }
 
-    pub(super) async fn call_in_run(&self, caller: Arc<Caller>, request: CallRequest, run_id: RunId) -> ToolResult {
+    pub(super) async fn call_in_run(
+        &self,
+        caller: Arc<Caller>,
+        request: CallRequest,
+        run_id: RunId,
+        keyed: Option<KeyedRun>,
+    ) -> ToolResult {
         let previews = request.dry_run.then(Default::default);
         let cancel = request.cancel.unwrap_or_else(|| self.call_token());
-        let scope = RunScope { is_one_call: true, ..self.scope(run_id, caller, cancel, previews) };
+        let (origin, comeback) = keyed.map_or((run_id, None), |keyed| (keyed.origin, Some(keyed.comeback)));
+        let scope = RunScope { is_one_call: true, origin, comeback, ..self.scope(run_id, caller, cancel, previews) };
         let _registered = self.register_run(run_id, scope.cancel.clone());
         let started_at = self.begin_direct(&scope, &request.tool);
         let call = StepCall {

@@ -76,6 +76,8 @@ impl Engine {
             planner_version: None,
             previews,
             parent: None,
+            origin: run_id,
+            comeback: None,
         }
     }
 

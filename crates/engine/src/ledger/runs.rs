@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use memchr::memmem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::ops::ControlFlow;
-use toolyard_protocol::{RunId, RunStatus};
+use std::{collections::HashMap, ops::ControlFlow};
+use toolyard_protocol::{ConfirmationId, RunId, RunStatus};
 
 /// A title in a row is cut to this many characters.
 pub(crate) const TITLE_CHARS: usize = 200;
@@ -42,6 +42,10 @@ pub struct VerifyReport {
     /// the end of the run. Nothing contradicts them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsigned: Vec<UnsignedRecords>,
+    /// Approvals in the record. The arguments of each call that names an approval of its own are those that the approval
+    /// was given for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub approvals: u64,
     /// The first record that does not hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_bad: Option<BadRecord>,
@@ -50,11 +54,32 @@ pub struct VerifyReport {
     pub secret_arguments: Option<Vec<ProvenSecret>>,
 }
 
-/// What the records say about the run's row.
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// What the records say about the run's row, and the approvals that calls name.
 #[derive(Default)]
 struct Facts {
     started: Option<StartedFacts>,
     finished: Option<FinishedFacts>,
+    approvals: HashMap<ConfirmationId, ApprovalFacts>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ApprovalFacts {
+    confirmation_id: ConfirmationId,
+    plan_hash: String,
+    scope: String,
+}
+
+#[derive(Deserialize)]
+struct ApprovedCall {
+    #[serde(rename = "h")]
+    args_hash: String,
+    #[serde(rename = "ok", default)]
+    confirmation_id: Option<ConfirmationId>,
 }
 
 #[derive(Deserialize)]
@@ -128,6 +153,7 @@ pub(super) struct RunWalk {
     pub(super) chain: [u8; 32],
     pub(super) signed_seq: u64,
     pub(super) unsigned: Vec<UnsignedRecords>,
+    pub(super) approvals: u64,
     pub(super) first_bad: Option<BadRecord>,
 }
 
@@ -180,7 +206,8 @@ pub(super) fn walk_run(
     if let (None, Some(row)) = (&first_bad, row) {
         first_bad = facts.against(row).and_then(|problem| bad(if records == 0 { 1 } else { records }, problem));
     }
-    RunWalk { records, chain, signed_seq: walker.signed_seq(), unsigned, first_bad }
+    let approvals = facts.approvals.len() as u64;
+    RunWalk { records, chain, signed_seq: walker.signed_seq(), unsigned, approvals, first_bad }
 }
 
 fn against_heads(frame: &Frame, sealed: &Sealed) -> Option<BadRecord> {
@@ -227,9 +254,29 @@ impl Facts {
             Some(RecordKind::Finished) => {
                 self.finished = Some(serde_json::from_slice(&frame.payload).map_err(unreadable)?);
             }
+            Some(RecordKind::Confirmed) => {
+                let payload = crate::end_tag::without_tag(&frame.payload);
+                let given: ApprovalFacts = serde_json::from_slice(&payload).map_err(unreadable)?;
+                self.approvals.insert(given.confirmation_id, given);
+            }
+            Some(RecordKind::Call) if memmem::find(&frame.payload, b"\"ok\":\"").is_some() => {
+                let call: ApprovedCall = serde_json::from_slice(&frame.payload).map_err(unreadable)?;
+                self.check_approval(&call).map_err(|problem| BadRecord { seq: frame.seq, problem })?;
+            }
             _ => {}
         }
         Ok(())
+    }
+
+    /// Whether the approval of a call was given for its arguments. The approval of a plan is for all of its calls.
+    fn check_approval(&self, call: &ApprovedCall) -> Result<(), String> {
+        let given = call.confirmation_id.and_then(|id| self.approvals.get(&id));
+        match given.filter(|given| given.scope == crate::pipeline::CALL_SCOPE) {
+            Some(given) if given.plan_hash.trim_start_matches("sha256:") != call.args_hash => {
+                Err("the approval that it names was given for other arguments".to_owned())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Why the row is not the one of these records.

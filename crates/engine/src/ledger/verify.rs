@@ -134,6 +134,7 @@ pub fn verify_run(store: &dyn Store, run_id: RunId, verifier: &Verifier) -> Resu
         signed_seq: walk.signed_seq,
         ledger_entry: entry.filter(|_| walk.first_bad.is_none()),
         unsigned: walk.unsigned,
+        approvals: walk.approvals,
         first_bad,
     })
 }

@@ -1,22 +1,18 @@
 //! Stages 2 to 6 of the pipeline: decide whether this call may be made with these arguments.
 
-use super::{CALL_SCOPE, Checked, Cleared, StepCall, cancelled};
-use crate::{
-    Asking, Engine, HookCall, HookVerdict,
-    approvals::{Answer, ApprovalRequest, Opened, Route},
-    authority,
-    record::{ConfirmationRequested, Confirmed, Record},
-    scope::RunScope,
-    secrets::Placeholders,
+use super::{
+    Checked, Cleared, StepCall,
+    approve::{AskedCall, Question, approve_all},
+    cancelled,
 };
+use crate::{Engine, HookCall, HookVerdict, authority, scope::RunScope, secrets::Placeholders};
 use futures_util::FutureExt;
-use jiff::Timestamp;
 use serde_json::{Map, Value};
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{Decision, ToolEntry, Violation};
 use toolyard_protocol::{
-    ApprovedVia, CallId, Confirmation, ConfirmationDecision, ConfirmationId, ErrorCode, Failure,
+    CallId, ErrorCode, Failure,
     canonical::{self, CanonicalError},
 };
 
@@ -76,16 +72,16 @@ pub(super) async fn clear(
     }
     let side_effects = entry.definition().has_side_effects();
     // 6 approve: every question has its own answer.
-    let mut confirmation = None;
-    if scope.previews.is_none() {
-        for question in policy_asks.into_iter().chain(hook_asks) {
-            let question = question.without_secrets(scope);
-            let given = approve(engine, scope, call_id, &entry, &checked.hash, question, call, stop).await?;
-            confirmation = confirmation.or(given);
-        }
+    let questions: Vec<Question> = policy_asks.into_iter().chain(hook_asks).collect();
+    let mut approved = None;
+    if scope.previews.is_none() && !questions.is_empty() {
+        let args = fields(&args)?;
+        let asked = AskedCall { engine, scope, call_id, call, entry: &entry, args, checked: &checked, stop };
+        // Boxed: most calls ask nobody, and all would carry the room that asking needs.
+        approved = Box::pin(approve_all(&asked, questions)).await?;
     }
     let Value::Object(args) = args else { return Err(not_an_object()) };
-    Ok(Cleared { entry, args, checked, asked_hash, side_effects, confirmation })
+    Ok(Cleared { entry, args, checked, asked_hash, side_effects, approved })
 }
 
 /// Hooks together may take as long as the call itself.
@@ -114,22 +110,6 @@ async fn ask_hook(
             Err(Failure::new(ErrorCode::Timeout, format!("the hook {} did not answer in time", hook.name()))
                 .detail("hook", hook.name()))
         }
-    }
-}
-
-struct Question {
-    title: String,
-    reason: String,
-    rule: String,
-    timeout_ms: u64,
-    by_hook: bool,
-}
-
-impl Question {
-    /// A hook may quote the arguments. A question is stored and shown to others than the caller.
-    fn without_secrets(self, scope: &RunScope) -> Self {
-        let secrets = scope.recorder.secrets();
-        Self { title: secrets.hide_string(self.title), reason: secrets.hide_string(self.reason), ..self }
     }
 }
 
@@ -231,99 +211,6 @@ fn validate(scope: &RunScope, entry: &ToolEntry, args: &Value) -> Result<Checked
     };
     let hash = format!("sha256:{}", canonical::sha256_hex(&json));
     Ok(Checked { json, hash, kept })
-}
-
-#[allow(clippy::too_many_arguments)] // the parts of one question
-async fn approve(
-    engine: &Engine,
-    scope: &RunScope,
-    call_id: CallId,
-    entry: &ToolEntry,
-    args_hash: &str,
-    question: Question,
-    call: &StepCall,
-    cancel: &CancellationToken,
-) -> Result<Option<ConfirmationId>, Failure> {
-    // A run that a person approved as a whole, or a deliberate act of a person, answers the policy's question.
-    // A hook's question is about these very arguments and is asked even then, except of the person themselves.
-    if scope.confirmation.get().is_some() && !question.by_hook {
-        return Ok(None);
-    }
-    let now = engine.clock().now();
-    if scope.caller.is_person {
-        let by = scope.caller.principal.clone();
-        return Ok(Some(confirm(engine, scope, args_hash, by, ApprovedVia::Operator, now)));
-    }
-    if call.asking == Asking::Report {
-        if let Some(by) = engine.approvals().granted(&scope.caller.agent, entry.name().as_str())? {
-            let by = format!("{by} (allow-always)");
-            return Ok(Some(confirm(engine, scope, args_hash, by, ApprovedVia::Operator, now)));
-        }
-        return Err(Failure::new(ErrorCode::ConfirmationRequired, question.reason)
-            .suggest("Make the same call with `confirm: true` to ask a person, and wait for the answer.")
-            .detail("rule", question.rule)
-            .retryable(false));
-    }
-    let mut extra = Map::new();
-    if let Asking::Wait { requester: Some(requester) } = &call.asking {
-        extra.insert(crate::approvals::REQUESTER.to_owned(), requester.as_str().into());
-    }
-    let wait = question.timeout_ms.clamp(1, crate::approvals::MAX_WAIT_MS);
-    let request = ApprovalRequest {
-        id: format!("{}:{}", if question.by_hook { "plugin" } else { "policy" }, engine.clock().new_id()),
-        kind: if question.by_hook { "plugin" } else { "policy" }.to_owned(),
-        title: question.title.chars().take(80).collect(),
-        description: question.reason.chars().take(512).collect(),
-        severity: "warning".to_owned(),
-        tool: entry.name().to_string(),
-        args_hash: args_hash.to_owned(),
-        call_id: Some(call_id),
-        run_id: Some(scope.run_id),
-        agent: scope.caller.agent.clone(),
-        session: scope.caller.session.clone(),
-        rule: question.rule,
-        extra,
-        created_at: now,
-        expires_at: now.checked_add(Duration::from_millis(wait)).unwrap_or(now),
-    };
-    let message = request.description.clone();
-    scope.recorder.push(&Record::ConfirmationRequested(ConfirmationRequested { message, at: now }));
-    let route = if call.asking == Asking::Unreachable { Route::None } else { Route::AnyApprover };
-    let (id, approvals) = (request.id.clone(), engine.approvals());
-    let answer = match approvals.open(request, route).await? {
-        Opened::Answered(answer) => answer,
-        Opened::Waiting(waiting) => approvals.wait(waiting, cancel).await?,
-    };
-    match answer {
-        Answer::Allowed { by, via } => Ok(Some(confirm(engine, scope, args_hash, by, via, engine.clock().now()))),
-        Answer::Denied(denial) => Err(denial.into_failure().detail("approvalId", id)),
-        Answer::Cancelled => Err(cancelled()),
-    }
-}
-
-/// Records an approval of this call and no other. It becomes durable with the call it allows, which is before the effect.
-fn confirm(
-    engine: &Engine,
-    scope: &RunScope,
-    shown_hash: &str,
-    by: String,
-    via: ApprovedVia,
-    at: Timestamp,
-) -> ConfirmationId {
-    let id = ConfirmationId::from_uuid(engine.clock().new_id());
-    scope.recorder.push(&Record::Confirmed(Confirmed(Confirmation {
-        confirmation_id: id,
-        plan_hash: shown_hash.to_owned(),
-        policy_hash: scope.policy.hash().to_owned(),
-        preview_hash: None,
-        decision: ConfirmationDecision::Approved,
-        by,
-        via,
-        at,
-        expires_at: None,
-        scope: CALL_SCOPE.to_owned(),
-    })));
-    id
 }
 
 fn shown(name: &str) -> String {

@@ -16,11 +16,7 @@ use toolyard_protocol::{ActionPlan, ErrorCode, Failure, Step, canonical};
 
 impl Engine {
     /// Checks a plan against the tools of this moment. `planHash` is that of the plan as it is kept.
-    pub(super) fn compile(
-        &self,
-        plan: &ActionPlan,
-        policy: &EffectivePolicy,
-    ) -> (CheckReport, Option<CompiledPlan>) {
+    pub(super) fn compile(&self, plan: &ActionPlan, policy: &EffectivePolicy) -> (CheckReport, Option<CompiledPlan>) {
         let tools = self.tools();
         let (mut report, mut compiled) = check::check(plan, &tools.snapshot, policy);
         let secrets = RunSecrets::new(self.signer().clone());

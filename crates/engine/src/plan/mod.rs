@@ -5,6 +5,7 @@
 //! execution against a memo of what the record contains.
 
 pub mod check;
+mod consent;
 mod executor;
 mod kept;
 mod memo;

@@ -1,10 +1,11 @@
 //! Resumes runs: after a crash, after a restart, or after a person decided about a call in doubt.
 
 use super::{
+    consent,
     executor::{Executor, Mode},
     memo::Memo,
     report::RunReport,
-    runs::{StartedRun, caller_of},
+    runs::{Consent, StartedRun, caller_of},
 };
 use crate::scope::RunScope;
 use crate::{
@@ -13,15 +14,12 @@ use crate::{
     chain::UnsignedRecords,
     facts::{self, UnsignedFacts},
     pipeline::{self, Reconciliation},
-    record::{Confirmed, NoteRecord, Record, SettledRecord, Settlement},
+    record::{NoteRecord, Record, SettledRecord, Settlement},
     store::{Batch, Durability, LeftBehind, RunKind, RunRow, StoreError},
 };
 use std::{collections::HashSet, ops::ControlFlow, sync::Arc};
 use tokio_util::sync::CancellationToken;
-use toolyard_protocol::{
-    ApprovedVia, CallId, Confirmation, ConfirmationDecision, ConfirmationId, ErrorCode, EventLevel, Failure,
-    Idempotency, ResultStatus, RunId, RunStatus,
-};
+use toolyard_protocol::{CallId, ErrorCode, EventLevel, Failure, Idempotency, ResultStatus, RunId, RunStatus};
 
 /// What recovery found and did.
 #[derive(Debug, Default)]
@@ -56,9 +54,9 @@ impl Engine {
     /// settled.
     pub async fn recover(&self) -> Result<Recovered, Failure> {
         self.seal_left_behind().await?;
-        let recovered = self.take_up_left_behind(&mut Swept::default()).await?;
-        self.approvals().close_orphans().await?;
-        Ok(recovered)
+        // Before the runs are taken up, which ask their questions again and find these.
+        self.approvals().restore().await?;
+        self.take_up_left_behind(&mut Swept::default()).await
     }
 
     /// As [`Engine::recover`], again and again in a process that runs: takes up the runs of processes that died since, and
@@ -67,6 +65,7 @@ impl Engine {
         if self.shutdown_token().is_cancelled() || self.store().writable().is_err() {
             return Ok(Recovered::default());
         }
+        self.approvals().expire().await?;
         let mut recovered = self.take_up_left_behind(swept).await?;
         for run_id in self.take_interrupted() {
             let Some(row) = self.read(move |store| store.run(run_id)).await? else { continue };
@@ -280,7 +279,10 @@ impl Engine {
         let side_effects = compiled.steps.iter().any(|s| s.side_effects);
         let same_policy = memo.started.policy_hash == policy.hash();
         let confirmed = memo.confirmation.is_some() || !(side_effects && policy.snapshot().confirmations_required);
-        if (!same_policy || !confirmed) && side_effects && approved_by.is_none() {
+        // A plan that was waiting for its approval goes on waiting: its question is still open, or has its answer.
+        let was_asking = !confirmed && approved_by.is_none() && left.row.status == RunStatus::Pending;
+        let asks = was_asking && self.approvals().keeps_questions();
+        if (!same_policy || !confirmed) && side_effects && approved_by.is_none() && !asks {
             let why =
                 if confirmed { "the policy changed since the run was approved" } else { "the run was never approved" };
             return Err(Failure::new(ErrorCode::ConfirmationRequired, why)
@@ -298,19 +300,7 @@ impl Engine {
             scope.confirmation.get_or_init(|| confirmation.confirmation_id);
         }
         if let Some(by) = approved_by.filter(|_| !same_policy || !confirmed) {
-            let id = *scope.confirmation.get_or_init(|| ConfirmationId::from_uuid(self.clock().new_id()));
-            scope.recorder.push(&Record::Confirmed(Confirmed(Confirmation {
-                confirmation_id: id,
-                plan_hash: compiled.plan_hash.clone(),
-                policy_hash: scope.policy.hash().to_owned(),
-                preview_hash: None,
-                decision: ConfirmationDecision::Approved,
-                by: by.into_name(),
-                via: ApprovedVia::Operator,
-                at: self.clock().now(),
-                expires_at: None,
-                scope: "run".to_owned(),
-            })));
+            consent::record(self, &scope, &compiled.plan_hash, consent::own_act(&by, self.clock().now()), None);
         }
         scope.recorder.set_row(self.row(&scope, RunKind::Plan, &plan.goal, row.started_at, RunStatus::Running, None));
         if memo.cancelled {
@@ -320,7 +310,8 @@ impl Engine {
         let mut executor = Executor::new(self.clone(), scope, Arc::new(compiled), Mode::Live, started_at);
         executor.context = memo.started.context.clone();
         executor.memo = Some(Arc::new(memo));
-        Ok(Some(StartedRun::resumed(self.clone(), executor, plan.goal.clone(), started_at)))
+        let consent = if asks { Consent::Ask } else { Consent::None };
+        Ok(Some(StartedRun::resumed(self.clone(), executor, plan.goal.clone(), started_at, consent)))
     }
 
     /// A direct call has nobody waiting for it any more: what is not known to have happened is not made to happen.

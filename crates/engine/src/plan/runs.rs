@@ -2,6 +2,7 @@
 
 use super::{
     check::{CheckReport, CompiledPlan},
+    consent,
     executor::{Ended, Executor, Mode},
     kept::kept_plan,
     memo::{CallKey, Memo},
@@ -10,10 +11,9 @@ use super::{
 };
 use crate::{
     Caller, Engine,
-    approvals::{Answer, ApprovalRequest},
     authority::Approver,
     facts::{self, DeviationFacts},
-    record::{ConfirmationRequested, Confirmed, NoteRecord, Record, RunStarted},
+    record::{NoteRecord, Record, RunStarted},
     scope::RunScope,
     store::{Durability, RunKind},
 };
@@ -24,13 +24,9 @@ use serde_json::{Map, Value};
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
-    time::Duration,
 };
 use tokio_util::sync::CancellationToken;
-use toolyard_protocol::{
-    ActionPlan, ApprovedVia, Confirmation, ConfirmationDecision, ConfirmationId, Effects, ErrorCode, EventLevel,
-    Failure, RunId, RunStatus, StepId, ToolResult,
-};
+use toolyard_protocol::{ActionPlan, Effects, ErrorCode, EventLevel, Failure, RunId, RunStatus, StepId, ToolResult};
 
 /// A person's approval of a run, or how to get one.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -70,12 +66,14 @@ pub struct PlanRequest {
 
 /// A run that has been recorded and can now be driven.
 pub struct StartedRun {
-    engine: Engine,
-    executor: Executor,
-    title: String,
-    started_at: Timestamp,
-    consent: Consent,
-    predicted: Option<Effects>,
+    pub(super) engine: Engine,
+    pub(super) executor: Executor,
+    pub(super) title: String,
+    pub(super) started_at: Timestamp,
+    pub(super) consent: Consent,
+    pub(super) predicted: Option<Effects>,
+    /// Nobody waits for the run's end: it may wait for an approver who is not connected now.
+    pub(super) is_detached: bool,
 }
 
 /// What a dry run predicts.
@@ -189,7 +187,8 @@ impl Engine {
         // The run and its approval become durable together; without an approval the run rides along with its first call.
         let consent = match request.consent {
             Consent::Approved { by, preview_hash, .. } => {
-                record_consent(self, &scope, &compiled.plan_hash, by.into_name(), preview_hash);
+                let allowance = consent::own_act(&by, self.clock().now());
+                consent::record(self, &scope, &compiled.plan_hash, allowance, preview_hash);
                 scope.recorder.sync().await?;
                 Consent::None
             }
@@ -201,7 +200,8 @@ impl Engine {
         let mut executor = Executor::new(self.clone(), scope, compiled, Mode::Live, started_at);
         executor.context = request.context;
         executor.imported = imported;
-        Ok(StartedRun { engine: self.clone(), executor, title: plan.goal.clone(), started_at, consent, predicted })
+        let (engine, title) = (self.clone(), plan.goal.clone());
+        Ok(StartedRun { engine, executor, title, started_at, consent, predicted, is_detached: false })
     }
 
     /// Whether the approval is for this very plan, policy and preview. Answers the predicted effects, if there was a preview.
@@ -214,12 +214,6 @@ impl Engine {
         needed: bool,
         policy_hash: &str,
     ) -> Result<Option<Effects>, Failure> {
-        let stale = |what: &str, was: &str, is: &str| {
-            Failure::new(ErrorCode::ConfirmationRequired, format!("the {what} changed since it was approved"))
-                .detail("approved", was)
-                .detail("now", is)
-                .retryable(false)
-        };
         match &request.consent {
             Consent::None if needed => Err(Failure::new(
                 ErrorCode::ConfirmationRequired,
@@ -231,15 +225,15 @@ impl Engine {
             Consent::None | Consent::Ask => Ok(None),
             Consent::Approved { plan_hash, policy_hash: approved_policy, preview_hash, .. } => {
                 if let Some(was) = plan_hash.as_deref().filter(|h| *h != compiled.plan_hash) {
-                    return Err(stale("plan", was, &compiled.plan_hash));
+                    return Err(consent::stale("plan", was, &compiled.plan_hash));
                 }
                 if let Some(was) = approved_policy.as_deref().filter(|h| *h != policy_hash) {
-                    return Err(stale("policy", was, policy_hash));
+                    return Err(consent::stale("policy", was, policy_hash));
                 }
                 let Some(was) = preview_hash else { return Ok(None) };
                 let now = self.dry_run(caller.clone(), plan, request.context.clone()).await?;
                 if *was != now.preview_hash {
-                    return Err(stale("preview", was, &now.preview_hash));
+                    return Err(consent::stale("preview", was, &now.preview_hash));
                 }
                 Ok(Some(now.effects))
             }
@@ -366,8 +360,20 @@ impl StartedRun {
     }
 
     /// A run that was resumed.
-    pub(super) fn resumed(engine: Engine, executor: Executor, title: String, started_at: Timestamp) -> Self {
-        Self { engine, executor, title, started_at, consent: Consent::None, predicted: None }
+    pub(super) fn resumed(
+        engine: Engine,
+        executor: Executor,
+        title: String,
+        started_at: Timestamp,
+        consent: Consent,
+    ) -> Self {
+        Self { engine, executor, title, started_at, consent, predicted: None, is_detached: true }
+    }
+
+    /// The run of a caller that does not wait for its end.
+    #[must_use]
+    pub fn detached(self) -> Self {
+        Self { is_detached: true, ..self }
     }
 
     /// Drives the run to its end.
@@ -391,53 +397,6 @@ impl StartedRun {
         }
         let (status, error) = conclude(&end, &self.executor);
         Ok(self.close(&scope, status, error).await)
-    }
-
-    async fn obtain_consent(&mut self, scope: &Arc<RunScope>) -> Result<(), Failure> {
-        let at = self.engine.clock().now();
-        let plan_hash = self.executor.plan.plan_hash.clone();
-        let by = match std::mem::take(&mut self.consent) {
-            Consent::None | Consent::Approved { .. } => return Ok(()),
-            Consent::Ask => {
-                let message = format!("May this plan run? {}", self.title);
-                let waiting =
-                    self.engine.row(scope, RunKind::Plan, &self.title, self.started_at, RunStatus::Pending, None);
-                scope.recorder.set_row(waiting);
-                scope
-                    .recorder
-                    .push(&Record::ConfirmationRequested(ConfirmationRequested { message: message.clone(), at }));
-                scope.recorder.flush(Durability::Ride)?;
-                let request = ApprovalRequest {
-                    id: format!("policy:{}", self.engine.clock().new_id()),
-                    kind: "policy".to_owned(),
-                    title: "Run a plan".to_owned(),
-                    description: message.chars().take(512).collect(),
-                    severity: "warning".to_owned(),
-                    tool: "plans.run".to_owned(),
-                    args_hash: plan_hash.clone(),
-                    call_id: None,
-                    run_id: Some(scope.run_id),
-                    agent: scope.caller.agent.clone(),
-                    session: scope.caller.session.clone(),
-                    rule: "confirmationsRequired".to_owned(),
-                    extra: Map::new(),
-                    created_at: at,
-                    expires_at: at.checked_add(Duration::from_secs(120)).unwrap_or(at),
-                };
-                match self.engine.approvals().ask(request, &scope.cancel).await? {
-                    Answer::Allowed { by, .. } => by,
-                    Answer::Denied(denial) => return Err(denial.into_failure()),
-                    Answer::Cancelled => {
-                        return Err(Failure::new(ErrorCode::Cancelled, "stopped before it was approved"));
-                    }
-                }
-            }
-        };
-        record_consent(&self.engine, scope, &plan_hash, by, None);
-        let running = self.engine.row(scope, RunKind::Plan, &self.title, self.started_at, RunStatus::Running, None);
-        scope.recorder.set_row(running);
-        scope.recorder.sync().await?;
-        Ok(())
     }
 
     async fn close(&mut self, scope: &Arc<RunScope>, status: RunStatus, error: Option<Failure>) -> RunReport {
@@ -515,23 +474,6 @@ impl StartedRun {
             deviation,
         }
     }
-}
-
-/// Records that a person approved the run as a whole.
-fn record_consent(engine: &Engine, scope: &RunScope, plan_hash: &str, by: String, preview_hash: Option<String>) {
-    let id = *scope.confirmation.get_or_init(|| ConfirmationId::from_uuid(engine.clock().new_id()));
-    scope.recorder.push(&Record::Confirmed(Confirmed(Confirmation {
-        confirmation_id: id,
-        plan_hash: plan_hash.to_owned(),
-        policy_hash: scope.policy.hash().to_owned(),
-        preview_hash,
-        decision: ConfirmationDecision::Approved,
-        by,
-        via: ApprovedVia::Operator,
-        at: engine.clock().now(),
-        expires_at: None,
-        scope: "run".to_owned(),
-    })));
 }
 
 fn conclude(end: &Ended, executor: &Executor) -> (RunStatus, Option<Failure>) {

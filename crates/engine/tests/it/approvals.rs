@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use toolyard_engine::{
     BoxFuture, CallRequest, Hook, HookCall, HookVerdict,
-    approvals::ApprovalDecision,
+    approvals::{ApprovalDecision, GrantScope},
     plan::{Consent, PlanRequest},
 };
 use toolyard_protocol::{EventType, ResultStatus, RunStatus, ToolResult};
@@ -14,25 +14,29 @@ use toolyard_protocol::{EventType, ResultStatus, RunStatus, ToolResult};
 /// Long enough that a call made at once is still covered on a busy machine.
 const GRANT_SECONDS: i64 = 3;
 
-fn asks() -> Value {
+pub(crate) fn asks() -> Value {
     json!({"risk": {"writes": "ask"}, "approval": {"timeoutMs": 5000}})
 }
 
-fn write(path: &str) -> Value {
+pub(crate) fn write(path: &str) -> Value {
     json!({"path": path, "content": "x"})
 }
 
-fn spawn(b: &Arc<Bench>, tool: &'static str, args: Value) -> tokio::task::JoinHandle<ToolResult> {
+pub(crate) fn spawn(b: &Arc<Bench>, tool: &'static str, args: Value) -> tokio::task::JoinHandle<ToolResult> {
     let b = b.clone();
     tokio::spawn(async move { b.call_as(agent(), tool, args).await })
 }
 
-async fn asked(b: &Bench) -> String {
+pub(crate) async fn asked(b: &Bench) -> String {
     b.until("a question", |b| !b.engine.approvals().pending().is_empty()).await;
     b.engine.approvals().pending()[0].request.id.clone()
 }
 
-async fn answer(b: &Bench, decision: ApprovalDecision) {
+fn always(until: Option<Timestamp>) -> ApprovalDecision {
+    ApprovalDecision::AllowAlways { until, scope: GrantScope::Tool }
+}
+
+pub(crate) async fn answer(b: &Bench, decision: ApprovalDecision) {
     let id = asked(b).await;
     b.engine.approvals().resolve(&id, decision, &person()).await.unwrap();
 }
@@ -154,7 +158,7 @@ async fn allow_always_means_the_next_call_is_not_asked_until_it_is_taken_back() 
     let b = Arc::new(bench_under(asks()));
     let _somebody = b.engine.approvals().approver_connected();
     let call = spawn(&b, "file.write", write("a.md"));
-    answer(&b, ApprovalDecision::AllowAlways { until: None }).await;
+    answer(&b, always(None)).await;
     assert!(within(call).await.unwrap().ok);
     let result = b.call_as(agent(), "file.write", write("b.md")).await;
     assert!(result.ok, "not asked again");
@@ -164,7 +168,10 @@ async fn allow_always_means_the_next_call_is_not_asked_until_it_is_taken_back() 
     let other = spawn(&b, "file.append", json!({"path": "a.md", "text": "x"}));
     answer(&b, ApprovalDecision::Deny).await;
     assert!(!within(other).await.unwrap().ok);
-    b.engine.approvals().revoke("scribe", "file.write").unwrap();
+    let [grant] = &b.engine.approvals().grants().unwrap()[..] else { panic!("one grant") };
+    let refused = b.engine.approvals().revoke_grant(&grant.id, &agent()).await.unwrap_err();
+    assert_eq!(refused.code.as_str(), "POLICY_DENIED", "an agent takes nothing back");
+    b.engine.approvals().revoke_grant(&grant.id, &person()).await.unwrap();
     let again = spawn(&b, "file.write", write("c.md"));
     answer(&b, ApprovalDecision::Deny).await;
     assert!(!within(again).await.unwrap().ok);
@@ -176,7 +183,7 @@ async fn allow_always_with_an_end_asks_again_after_it() {
     let _somebody = b.engine.approvals().approver_connected();
     let call = spawn(&b, "file.write", write("a.md"));
     let until = Timestamp::now() + SignedDuration::from_secs(GRANT_SECONDS);
-    answer(&b, ApprovalDecision::AllowAlways { until: Some(until) }).await;
+    answer(&b, always(Some(until))).await;
     assert!(within(call).await.unwrap().ok);
     assert!(b.call_as(agent(), "file.write", write("b.md")).await.ok);
     while Timestamp::now() <= until {

@@ -9,9 +9,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod approvals;
+mod approvals_bound;
+mod approvals_kept;
 mod authority;
 mod files;
 mod fuzz;
+mod grants;
 mod lab;
 mod pipeline;
 mod pipeline_record;

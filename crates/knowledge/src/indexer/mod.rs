@@ -290,7 +290,13 @@ impl Jobs {
                 state.rests = true;
             }
             Err(error) => {
-                tracing::error!(?error, job = %job.id, "indexing failed");
+                match &error {
+                    // The answer tells the caller what to install.
+                    JobError::Index(IndexError::Program(ProgramError::Missing(_))) => {
+                        tracing::info!(?error, job = %job.id, "indexing failed");
+                    }
+                    _ => tracing::error!(?error, job = %job.id, "indexing failed"),
+                }
                 let problem = problem_of(&error);
                 job.state = JobState::Failed;
                 job.message = Some(problem.message.clone());

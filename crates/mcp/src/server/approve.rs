@@ -23,7 +23,7 @@ use toolyard_protocol::{ErrorCode, Failure};
 pub(crate) const KEY: &str = "approval";
 /// The answer that means yes.
 const ALLOW_ONCE: &str = "allow-once";
-/// Characters of the description that are shown.
+/// Characters of the description, of the arguments and of the diff that are shown.
 const MAX_SHOWN: usize = 2000;
 /// The shortest time in which a person can read and decline a form: a client that is faster has not asked anybody.
 const FASTER_THAN_A_PERSON: Duration = Duration::from_millis(500);
@@ -70,7 +70,14 @@ impl From<HttpClientApprovals> for ClientApprovals {
 pub(crate) fn form(approval: &Approval) -> Result<Value, RpcError> {
     let request = &approval.request;
     let description: String = request.description.chars().take(MAX_SHOWN).collect();
-    let message = format!("{}\n\n{description}\n\nTool: {}", request.title, request.tool);
+    let mut message = format!("{}\n\n{description}\n\nTool: {}", request.title, request.tool);
+    if let Some(shown) = &request.shown {
+        let cut = |text: &str| text.chars().take(MAX_SHOWN).collect::<String>();
+        message.push_str(&format!("\nArguments: {}", cut(&wire::value(&shown.args)?.to_string())));
+        if let Some(diff) = &shown.diff {
+            message.push_str(&format!("\n\n{}", cut(diff)));
+        }
+    }
     let requested_schema = json!({"type": "object", "required": ["decision"], "properties": {"decision": {
         "type": "string", "title": "Decision", "enum": [ALLOW_ONCE, "deny"],
         "description": "allow-once: this call only. deny: do not run it.",

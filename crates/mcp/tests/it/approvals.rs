@@ -41,7 +41,7 @@ async fn where_the_owner_lets_it_a_client_that_shows_forms_is_asked_for_one_call
             assert!(words(&called).contains("the client's user, as the client says"), "{called}");
         }
     }
-    assert_eq!(lab.engine.approvals().granted("main", "test.write").unwrap(), None, "nothing lasting");
+    assert_eq!(lab.engine.approvals().grants().unwrap(), [], "nothing lasting");
     let history = lab.engine.approvals().history().unwrap();
     for approval in &history {
         assert_eq!(approval.resolved_via, ApprovedVia::ClientUser, "{approval:?}");
@@ -131,5 +131,5 @@ async fn a_client_that_asks_its_own_user_is_trusted_for_each_call_where_the_owne
     let history = lab.engine.approvals().history().unwrap();
     assert_eq!(history.len(), 2, "one question a call, and nothing lasting");
     assert!(history.iter().all(|a| a.resolved_via == ApprovedVia::ClientUser), "{history:?}");
-    assert_eq!(lab.engine.approvals().granted("main", "test.write").unwrap(), None);
+    assert_eq!(lab.engine.approvals().grants().unwrap(), []);
 }

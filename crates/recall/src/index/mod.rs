@@ -245,12 +245,6 @@ impl RecallIndex {
         true
     }
 
-    /// Removes every document whose id the test names; how many were removed.
-    pub fn remove_where(&mut self, goes: impl Fn(&str) -> bool) -> usize {
-        let ids: Vec<String> = self.ids().filter(|id| goes(id)).map(str::to_owned).collect();
-        ids.iter().filter(|id| self.remove(id)).count()
-    }
-
     /// Gives up dead places. Terms keep their numbers: words come back.
     fn pack(&mut self) {
         let mut moved = vec![NONE; self.places.len()];

@@ -63,6 +63,10 @@ impl Asker {
         if !connection.has("operator.approvals") {
             return false;
         }
+        // A person at a console is nobody's agent: whoever asked, a person may answer.
+        if connection.standing().is_person {
+            return true;
+        }
         let device = connection.device.as_ref();
         if device.is_some_and(|device| self.reviewers.contains(device)) {
             return true;

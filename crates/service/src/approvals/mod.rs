@@ -2,6 +2,7 @@
 //! `plugin.*`). The engine keeps questions and answers; here they are shown, and it is checked who may answer.
 
 mod asker;
+pub mod people;
 mod put;
 mod question;
 mod show;
@@ -21,7 +22,7 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolyard_engine::approvals::{Approval, ApprovalDecision, Verdict};
+use toolyard_engine::approvals::{Approval, ApprovalDecision, GrantScope, Verdict};
 use toolyard_protocol::Failure;
 
 /// History in one page, where nothing else is said.
@@ -97,6 +98,10 @@ pub struct ResolveParams {
     grant_expires_in_days: Option<Count>,
     #[schemars(range(min = 1, max = 315_360_000_000u64))]
     grant_expires_in_ms: Option<Count>,
+    /// Which calls an allow-always covers; the whole tool where it is absent.
+    grant_scope: Option<GrantScope>,
+    /// The hash of what the person was shown; the answer is refused if the question shows something else.
+    shown: Option<Text>,
 }
 
 /// A person behind a messaging channel, in whose name a channel answers.
@@ -215,7 +220,10 @@ impl Hub {
     ) -> Result<(bool, Result<(), Failure>), MethodError> {
         let decision = match &*params.decision {
             "allow-once" => ApprovalDecision::AllowOnce,
-            "allow-always" => ApprovalDecision::AllowAlways { until: params.grant_end()? },
+            "allow-always" => {
+                let scope = params.grant_scope.clone().unwrap_or_default();
+                ApprovalDecision::AllowAlways { until: params.grant_end()?, scope }
+            }
             "deny" => ApprovalDecision::Deny,
             _ => return Err(RpcError::invalid("invalid decision").into()),
         };
@@ -227,7 +235,9 @@ impl Hub {
         let was_open = approval.decision.is_none();
         let connection = call.connection()?;
         let word = show::word(&decision);
-        let mut verdict = Verdict { decision, client: Some(connection.client.label().to_owned()), reason: "user" };
+        let client = Some(connection.client.label().to_owned());
+        let shown = params.shown.as_deref().map(str::to_owned);
+        let mut verdict = Verdict { client, shown, ..Verdict::from(decision) };
         let allowed = show::allowed(&approval.request);
         if was_open && !allowed.contains(&word) {
             if call.method != "approval.resolve" {
@@ -278,7 +288,11 @@ fn unavailable(word: DecisionWord, approval: &Approval, allowed: &[DecisionWord]
 fn plain(method: &str, failure: Failure) -> MethodError {
     match failure.details.as_ref().and_then(|details| details.get("reason")).and_then(Value::as_str) {
         Some("APPROVAL_NOT_FOUND") => not_found(method).into(),
-        Some(reason) => RpcError::invalid(failure.message.clone()).detail("reason", reason).into(),
+        Some(reason) => {
+            let refused = RpcError::invalid(failure.message.clone()).detail("reason", reason);
+            let by = failure.details.as_ref().and_then(|details| details.get("resolvedBy"));
+            by.cloned().into_iter().fold(refused, |refused, by| refused.detail("resolvedBy", by)).into()
+        }
         None => failure.into(),
     }
 }

@@ -150,8 +150,6 @@ impl Hub {
             severity: question.severity.to_owned(),
             tool: question.tool,
             args_hash: canonical::hash(&question.subject).unwrap_or_default(),
-            call_id: None,
-            run_id: None,
             agent: question.agent.unwrap_or_else(|| "main".to_owned()),
             session: question.session,
             rule: format!("{}.approval.request", question.kind),
@@ -161,6 +159,7 @@ impl Hub {
             ]),
             created_at,
             expires_at,
+            ..ApprovalRequest::default()
         };
         let last = |decision: Option<DecisionWord>| Decided {
             id: question.id.clone(),
@@ -175,7 +174,7 @@ impl Hub {
             (false, false) => Route::Later,
         };
         let approvals = engine.approvals();
-        let waiting = match approvals.open(request, route).await? {
+        let waiting = match approvals.open(request, route, wait).await? {
             Opened::Answered(Answer::Allowed { .. }) => return Ok(last(Some(DecisionWord::AllowAlways))),
             Opened::Answered(_) => return Ok(last(None)),
             Opened::Waiting(waiting) => waiting,

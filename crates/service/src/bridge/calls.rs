@@ -62,7 +62,8 @@ impl Hub {
         let request = CallRequest {
             tool: order.tool,
             args: order.args,
-            asking: self.route(None),
+            // Claude Code's own wait is short: it is told at once that nobody can be asked.
+            asking: self.route(None, false),
             idempotency_key: Some(order.once),
             cancel: Some(cancel.clone()),
             ..CallRequest::default()

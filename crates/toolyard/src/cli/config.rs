@@ -30,6 +30,12 @@ pub enum ConfigCommand {
     /// Print the types of every method, in TypeScript
     #[command(hide = true)]
     MethodTypes,
+    /// Write a man page for every command into a folder
+    #[command(hide = true)]
+    ManPages {
+        /// The folder; it must exist
+        folder: std::path::PathBuf,
+    },
 }
 
 /// `toolyard explain`.

@@ -65,6 +65,13 @@ fn generated(command: &ConfigCommand) -> Result<Option<String>, Failure> {
         }
         ConfigCommand::ErrorCodes => error_reference::page(),
         ConfigCommand::MethodTypes => method_reference::types(),
+        ConfigCommand::ManPages { folder } => {
+            let command = <cli::Cli as clap::CommandFactory>::command();
+            clap_mangen::generate_to(command, folder).map_err(|error| {
+                Failure::new(ErrorCode::UsageError, format!("cannot write man pages to {}: {error}", folder.display()))
+            })?;
+            String::new()
+        }
         ConfigCommand::Show | ConfigCommand::Check => return Ok(None),
     }))
 }

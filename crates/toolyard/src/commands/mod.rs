@@ -1,5 +1,6 @@
 //! One file a command.
 
+mod approvals;
 mod approve_tools;
 mod bridge;
 mod call;
@@ -50,6 +51,8 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Tools(command) => tools::run(&global, command).await,
         Command::Plan(command) => plan::run(&global, command).await,
         Command::Runs(command) => runs::run(&global, command).await,
+        Command::Approvals(command) => approvals::run(&global, command).await,
+        Command::Grants(command) => approvals::grants(&global, command).await,
         Command::Backup(args) => upkeep::backup(&global, args).await,
         Command::Restore(args) => upkeep::restore(&global, &args),
         Command::Prune(args) => upkeep::prune(&global, args).await,

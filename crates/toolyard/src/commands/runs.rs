@@ -15,12 +15,12 @@ use std::{
     process::ExitCode,
 };
 use toolyard_engine::{record::Settlement, view::RunExport};
-use toolyard_protocol::{ErrorCode, Failure, RunId, ToolResult};
+use toolyard_protocol::{Confirmation, ErrorCode, Failure, RunId, ToolResult};
 use toolyard_service::{
     plans::PlanRun,
     runs::{
-        ResumeParams, RunDetail, RunList, RunParams, RunSummary, RunsCancel, RunsExport, RunsGet, RunsList,
-        RunsListParams, RunsResume, RunsTranscript, VerifyParams,
+        ExportedRun, ResumeParams, RunDetail, RunList, RunParams, RunSummary, RunsCancel, RunsExport, RunsGet,
+        RunsList, RunsListParams, RunsResume, RunsTranscript, VerifyParams,
     },
 };
 
@@ -118,9 +118,7 @@ fn show(answer: &RunDetail) {
     let title = run.plan.as_ref().map_or("direct call", |plan| plan.goal.as_str());
     output::data(&format!("{} {} {title}", paint.bold(&run.run_id.to_string()), paint.status(run.status.as_str())));
     output::data(&format!("started {}  head {} {}", run.started_at, run.head.seq, run.head.hash));
-    if let Some(confirmation) = &run.confirmation {
-        output::data(&format!("approved by {}, {}", confirmation.by, confirmation.confirmation_id));
-    }
+    answer.approvals.iter().for_each(|given| output::data(&approval_line(given)));
     let row = |result: &ToolResult| {
         let message = result.error.as_ref().map(|error| &error.message).or(result.user_message.as_ref());
         vec![
@@ -132,6 +130,17 @@ fn show(answer: &RunDetail) {
         ]
     };
     output::data(&output::table(&answer.results.iter().map(row).collect::<Vec<_>>()));
+}
+
+/// One approval: who, by which door, when, and the hash of what was shown.
+fn approval_line(given: &Confirmation) -> String {
+    let door = given.door.as_deref().map(|door| format!(" by {door}")).unwrap_or_default();
+    let shown = match (&given.shown, &given.grant_id) {
+        (Some(shown), _) => format!("shown {shown}"),
+        (None, Some(grant)) => format!("grant {grant}"),
+        (None, None) => "their own act".to_owned(),
+    };
+    format!("approved ({}) {} {}{door}, {shown}", given.scope, given.at, given.by)
 }
 
 /// What an export wrote.
@@ -147,8 +156,8 @@ struct Exported {
 
 async fn export(global: &Global, backend: &mut Backend, run: &str, out: &Path) -> Outcome {
     let answer = backend.call::<RunsExport>(&named(run)?, None).await?;
-    let export =
-        RunExport { manifest: answer.run, calls: answer.calls, results: answer.results, events: answer.events };
+    let ExportedRun { run, calls, results, events, approvals } = answer;
+    let export = RunExport { manifest: run, calls, results, events, approvals };
     let out =
         std::path::absolute(out).map_err(|e| Failure::new(ErrorCode::UsageError, format!("{}: {e}", out.display())))?;
     run_files::write_export(&export, &out).map_err(|e| {

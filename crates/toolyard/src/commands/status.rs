@@ -177,9 +177,7 @@ impl Index {
 fn next(running: bool, index: IndexState, questions: u64) -> Vec<String> {
     let mut steps = Vec::new();
     if questions > 0 {
-        steps.push(
-            "answer the open questions in a connected client, or `toolyard gateway call approval.history`".into(),
-        );
+        steps.push("answer the open questions: toolyard approvals list".to_owned());
     }
     if !running {
         steps.push("toolyard up".to_owned());

@@ -91,6 +91,8 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
 
     let vault = resolved.vault.clone();
     let yard = Yard::open(resolved, Needs::Store)?;
+    // The owner can answer later, with `toolyard approvals` or at the console.
+    yard.service.engine().approvals().keep_questions();
     let recovered = yard.service.recover().await?;
     yard.watch_notes();
     let stop = CancellationToken::new();

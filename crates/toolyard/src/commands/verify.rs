@@ -44,7 +44,11 @@ pub(super) async fn verify(global: &Global, backend: &mut Backend, params: &Veri
     }
     match &report {
         Verified::Run(report) => {
-            output::data(&format!("verified: {} records", report.records));
+            let approvals = match report.approvals {
+                0 => String::new(),
+                approvals => format!(", {approvals} approvals"),
+            };
+            output::data(&format!("verified: {} records{approvals}", report.records));
             for held in report.secret_arguments.iter().flatten() {
                 output::data(&format!("call {} held this secret in {}", held.call_id, held.path));
             }

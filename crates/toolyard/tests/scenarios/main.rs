@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod admission;
+mod approvals;
 mod authority;
 mod bad_input;
 mod bridge;

@@ -6,8 +6,8 @@ use crate::{
     Blob,
     pipeline::{self, Reconciliation, Settled},
     plan::{check::CompiledStep, memo::CallKey},
-    secrets::Placeholders,
     record::{CallRecord, INLINE_BYTES, OutcomeRecord, Record, RefusedRecord, Settlement},
+    secrets::Placeholders,
     store::{Durability, Position},
 };
 use serde_json::{Map, Value};
