@@ -317,7 +317,7 @@ impl Sealer {
                 Leaf::Chain { entries, head: toolyard_protocol::canonical::hex(&head), at }
             });
             let all: Vec<Leaf> = chain.into_iter().chain(leaves.iter().cloned()).collect();
-            let (payload, root) = entry::make(&self.signer, tip.seq, tip.key_from, &mut tip.edge, &all);
+            let (payload, root) = entry::make(&self.signer, tip.seq, tip.key_from, &mut tip.edge, &all)?;
             tip.root = root;
             made = Some(tip);
             Ok((payload, root))

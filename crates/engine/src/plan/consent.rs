@@ -128,7 +128,10 @@ impl StartedRun {
             id: question_id(KIND, &slot, &shown.hash),
             kind: KIND.to_owned(),
             title: "Run a plan".to_owned(),
-            description: format!("May this plan run? {}", self.title).chars().take(512).collect(),
+            description: format!("May this plan run? {}", scope.recorder.secrets().hide_text(&self.title))
+                .chars()
+                .take(512)
+                .collect(),
             severity: "warning".to_owned(),
             tool: "plans.run".to_owned(),
             args_hash: plan_hash.to_owned(),

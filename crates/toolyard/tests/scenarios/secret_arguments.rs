@@ -185,7 +185,7 @@ fn call_by_every_door(place: &Place, url: &str) -> usize {
     };
     let mut plan_args = args("plan-a");
     plan_args["phrase"] = json!(format!("{CANARY} plan-a one"));
-    let plan = json!({"version": "1.0", "goal": format!("say {CANARY}-plan-a-two"), "riskLevel": "read-only",
+    let plan = json!({"version": "1.0", "goal": format!("say {CANARY}-plan-a-two"), "riskLevel": "writes",
         "steps": [step("a", plan_args)]});
     let ran = place.run(&["plan", "run", &place.plan(&plan), "--yes", "--json"]);
     assert_eq!(ran.code, 0, "{ran:?}");
