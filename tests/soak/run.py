@@ -24,7 +24,7 @@ import time
 
 WORKERS = 8
 # Small, so that runs are pruned while others end even in a short soak.
-RETENTION_MEGABYTES = 8
+RETENTION_MEGABYTES = 16
 WORDS = "river stone ledger morning review garden meeting travel music letter report sensor backup idea draft".split()
 
 
@@ -179,7 +179,7 @@ def main():
             time.sleep(1)
             # What the running Toolyard does once an hour, often enough to be seen here.
             subprocess.run(command + ["prune", "--json"], capture_output=True, check=True)
-            time.sleep(min(30, max(0, seconds - look - (time.monotonic() - began))))
+            time.sleep(min(5, max(0, seconds - look - (time.monotonic() - began))))
         last_memory, last_files = middle_of_looks(server.pid, look)
         stop.set()
         for thread in threads:

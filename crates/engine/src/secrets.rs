@@ -27,7 +27,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use toolyard_catalog::{EffectivePolicy, ToolEntry};
+use toolyard_catalog::{EffectivePolicy, Snapshot, ToolEntry};
 use toolyard_protocol::{CallId, ErrorCode, Failure, RunId, canonical};
 
 /// What stands in place of a secret begins with this; its HMAC and `)` follow.
@@ -75,6 +75,23 @@ pub struct SecretArgument {
     pub by: MarkedBy,
 }
 
+/// What says which arguments are secret.
+#[derive(Clone, Copy)]
+pub(crate) struct Marks<'a> {
+    /// The tool that is called; `None` when there is no such tool.
+    pub(crate) tool: Option<&'a ToolEntry>,
+    /// All tools: the arguments of a call may hold another call.
+    pub(crate) tools: &'a Snapshot,
+    pub(crate) policy: &'a EffectivePolicy,
+}
+
+impl<'a> Marks<'a> {
+    /// For a call of the tool with this name or id.
+    pub(crate) fn of(tools: &'a Snapshot, policy: &'a EffectivePolicy, tool: &str) -> Self {
+        Self { tool: tools.get(tool).map(|entry| &**entry), tools, policy }
+    }
+}
+
 /// Arguments as they are kept.
 #[derive(Debug, Clone)]
 pub(crate) struct Kept {
@@ -115,14 +132,8 @@ impl RunSecrets {
     }
 
     /// The arguments as they are to be kept; `None` when they hold no secret. Remembers the secrets for the rest of the run.
-    pub(crate) fn keep(
-        &self,
-        tool: Option<&ToolEntry>,
-        policy: &EffectivePolicy,
-        args: &Map<String, Value>,
-        placeholders: Placeholders,
-    ) -> Option<Kept> {
-        let mut secrets = whole_values(tool, policy, args);
+    pub(crate) fn keep(&self, marks: Marks<'_>, args: &Map<String, Value>, placeholders: Placeholders) -> Option<Kept> {
+        let mut secrets = whole_values(marks, args);
         if placeholders == Placeholders::Stay {
             let is_kept = |path: &str| at(args, path).and_then(Value::as_str).is_some_and(is_placeholder);
             secrets.retain(|secret| !is_kept(&secret.path));
@@ -153,12 +164,11 @@ impl RunSecrets {
     /// The hash of the arguments as they are to be kept.
     pub(crate) fn hash(
         &self,
-        tool: Option<&ToolEntry>,
-        policy: &EffectivePolicy,
+        marks: Marks<'_>,
         args: &Map<String, Value>,
         placeholders: Placeholders,
     ) -> Result<String, canonical::CanonicalError> {
-        match self.keep(tool, policy, args, placeholders) {
+        match self.keep(marks, args, placeholders) {
             Some(kept) => canonical::hash(&*kept.args),
             None => canonical::hash(args),
         }
@@ -182,7 +192,7 @@ impl RunSecrets {
     }
 
     fn learn(&self, text: &str) {
-        if text.len() < MIN_SEARCHED || is_placeholder(text) {
+        if text.len() < MIN_SEARCHED {
             return;
         }
         redactor().learn_passing(text);
@@ -353,11 +363,7 @@ fn json_of(value: &Value) -> Vec<u8> {
 }
 
 /// Arguments that are secret as a whole.
-pub(crate) fn whole_values(
-    tool: Option<&ToolEntry>,
-    policy: &EffectivePolicy,
-    args: &Map<String, Value>,
-) -> Vec<SecretArgument> {
+pub(crate) fn whole_values(marks: Marks<'_>, args: &Map<String, Value>) -> Vec<SecretArgument> {
     let mut found: Vec<SecretArgument> = Vec::new();
     let mut add = |paths: Vec<String>, by| {
         for path in paths {
@@ -367,10 +373,15 @@ pub(crate) fn whole_values(
             }
         }
     };
-    if let Some(tool) = tool {
+    if let Some(tool) = marks.tool {
         add(tool.secret_arguments(args), MarkedBy::Schema);
-        add(policy.secret_arguments(tool, args), MarkedBy::Rule);
+        add(marks.policy.secret_arguments(tool, args), MarkedBy::Rule);
     }
+    each_call_within(marks.tools, args, &mut String::new(), &mut |path, tool, args| {
+        let within = |paths: Vec<String>| paths.into_iter().map(|inner| format!("{path}{inner}")).collect();
+        add(within(tool.secret_arguments(args)), MarkedBy::Schema);
+        add(within(marks.policy.secret_arguments(tool, args)), MarkedBy::Rule);
+    });
     let mut named = Vec::new();
     each_text(args, &mut String::new(), &mut |path, text| {
         let name = path.rsplit('/').next().unwrap_or_default();
@@ -380,6 +391,49 @@ pub(crate) fn whole_values(
     });
     add(named, MarkedBy::Detector);
     found
+}
+
+/// Calls with every call that arguments hold, such as those of `tool_call` or the steps of a plan: the JSON Pointer of its
+/// arguments, its tool, and the arguments.
+fn each_call_within(
+    tools: &Snapshot,
+    map: &Map<String, Value>,
+    path: &mut String,
+    visit: &mut dyn FnMut(&str, &ToolEntry, &Map<String, Value>),
+) {
+    let name = ["id", "name", "tool"].into_iter().find_map(|key| tools.get(map.get(key)?.as_str()?));
+    if let Some(tool) = name {
+        for key in ["args", "arguments", "input"] {
+            if let Some(Value::Object(args)) = map.get(key) {
+                visit(&format!("{path}/{key}"), tool, args);
+            }
+        }
+    }
+    let mut step = |key: &str, value: &Value| {
+        let length = path.len();
+        path.push('/');
+        path.push_str(&key.replace('~', "~0").replace('/', "~1"));
+        match value {
+            Value::Object(map) => each_call_within(tools, map, path, visit),
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    if let Value::Object(map) = item {
+                        let length = path.len();
+                        path.push_str(&format!("/{index}"));
+                        each_call_within(tools, map, path, visit);
+                        path.truncate(length);
+                    }
+                }
+            }
+            _ => {}
+        }
+        path.truncate(length);
+    };
+    for (key, value) in map {
+        if value.is_object() || value.is_array() {
+            step(key, value);
+        }
+    }
 }
 
 /// Whether an argument of this name holds a secret. A `token` is often the place in a list, so its text must look random.

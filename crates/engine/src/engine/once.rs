@@ -5,7 +5,7 @@ use crate::{
     Caller, Store,
     record::RecordKind,
     scope::Comeback,
-    secrets::{Placeholders, RunSecrets},
+    secrets::{Marks, Placeholders, RunSecrets},
     store::{StoreError, Swap},
 };
 use serde::{Deserialize, Serialize};
@@ -135,9 +135,9 @@ impl Engine {
     /// The hash of the arguments as the record keeps them: that of a secret itself could be guessed.
     fn kept_hash(&self, caller: &Caller, request: &CallRequest) -> Option<String> {
         let (tools, policy) = (self.tools(), self.policy_for(caller));
-        let tool = tools.snapshot.get(&request.tool).map(|entry| &**entry);
+        let marks = Marks::of(&tools.snapshot, &policy, &request.tool);
         let secrets = RunSecrets::new(self.inner.signer.clone());
-        secrets.hash(tool, &policy, &request.args, Placeholders::Hide).ok()
+        secrets.hash(marks, &request.args, Placeholders::Hide).ok()
     }
 
     async fn earlier_answer(

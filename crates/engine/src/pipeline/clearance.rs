@@ -5,7 +5,11 @@ use super::{
     approve::{AskedCall, Question, approve_all},
     cancelled,
 };
-use crate::{Engine, HookCall, HookVerdict, authority, scope::RunScope, secrets::Placeholders};
+use crate::{
+    Engine, HookCall, HookVerdict, authority,
+    scope::RunScope,
+    secrets::{Marks, Placeholders},
+};
 use futures_util::FutureExt;
 use serde_json::{Map, Value};
 use std::{sync::Arc, time::Duration};
@@ -168,7 +172,8 @@ fn not_an_object() -> Failure {
 fn validate(scope: &RunScope, entry: &ToolEntry, args: &Value) -> Result<Checked, Failure> {
     // First of all: what is said about arguments that do not fit may quote them.
     let secrets = scope.recorder.secrets();
-    let kept = secrets.keep(Some(entry), &scope.policy, fields(args)?, Placeholders::Hide);
+    let marks = Marks { tool: Some(entry), tools: &scope.tools.snapshot, policy: &scope.policy };
+    let kept = secrets.keep(marks, fields(args)?, Placeholders::Hide);
     let invalid = |mut violations: Vec<Violation>| {
         for violation in &mut violations {
             if kept.iter().flat_map(|kept| &kept.secrets).any(|secret| secret.path == violation.path) {

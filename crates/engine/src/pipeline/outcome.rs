@@ -7,7 +7,7 @@ use crate::{
     record::{INLINE_BYTES, OutcomeRecord, Record, RefusedRecord, ResultRecord},
     redact::redactor,
     scope::RunScope,
-    secrets::Placeholders,
+    secrets::{Marks, Placeholders},
     store::{Durability, Position, StoreError},
     view,
 };
@@ -251,8 +251,8 @@ pub(crate) fn refuse(engine: &Engine, scope: &RunScope, call_id: CallId, call: &
         _ => ResultStatus::Error,
     };
     let now = engine.clock().now();
-    let tool = scope.tools.snapshot.get(&call.tool);
-    let kept = scope.recorder.secrets().keep(tool.map(|entry| &**entry), &scope.policy, &call.args, Placeholders::Hide);
+    let marks = Marks::of(&scope.tools.snapshot, &scope.policy, &call.tool);
+    let kept = scope.recorder.secrets().keep(marks, &call.args, Placeholders::Hide);
     let args = kept.map_or_else(|| call.args.clone(), |kept| Map::clone(&kept.args));
     let asked = (json_size(&args) <= INLINE_BYTES).then_some(Value::Object(args));
     let refusal = Refusal { args: asked, status, error: Some(failure), debug_message, user_message: None };

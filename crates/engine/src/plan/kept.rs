@@ -8,7 +8,7 @@ use crate::{
     Engine,
     engine::Tools,
     scope::RunScope,
-    secrets::{RunSecrets, whole_values},
+    secrets::{Marks, RunSecrets, whole_values},
 };
 use serde_json::{Map, Value};
 use toolyard_catalog::EffectivePolicy;
@@ -53,9 +53,9 @@ fn hide(
     }
     let mut is_changed = false;
     for (index, step) in plan.steps.iter().enumerate() {
-        let tool = tools.snapshot.get(&step.tool).map(|entry| &**entry);
+        let marks = Marks::of(&tools.snapshot, policy, &step.tool);
         let args: Map<String, Value> = step.args.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
-        for secret in whole_values(tool, policy, &args) {
+        for secret in whole_values(marks, &args) {
             let place = kept.pointer_mut(&format!("/steps/{index}/args{}", secret.path));
             if let Some(place) = place
                 && let Some(value) = literal(step, place)

@@ -1,6 +1,6 @@
 use super::*;
 use serde_json::json;
-use toolyard_catalog::{Policy, PolicyConfig, Subject, ToolSource};
+use toolyard_catalog::{Policy, PolicyConfig, Registry, Subject, ToolSource};
 use toolyard_protocol::ToolDefinition;
 
 fn secrets() -> RunSecrets {
@@ -23,7 +23,9 @@ fn tool(schema: Value) -> ToolEntry {
 }
 
 fn keep(secrets: &RunSecrets, schema: Value, rules: Value, args: &Value) -> Option<Kept> {
-    secrets.keep(Some(&tool(schema)), &policy(rules), args.as_object().unwrap(), Placeholders::Hide)
+    let (tools, policy, tool) = (Registry::default().snapshot(), policy(rules), tool(schema));
+    let marks = Marks { tool: Some(&tool), tools: &tools, policy: &policy };
+    secrets.keep(marks, args.as_object().unwrap(), Placeholders::Hide)
 }
 
 #[test]
@@ -93,7 +95,9 @@ fn a_placeholder_that_a_caller_wrote_is_not_taken_for_a_secret() {
     let text = json!({"text": kept.args["password"]});
     assert!(keep(&secrets(), json!({"type":"object"}), json!({}), &text).is_some());
     let none = policy(json!({}));
-    let read = secrets().keep(None, &none, forged.as_object().unwrap(), Placeholders::Stay);
+    let tools = Registry::default().snapshot();
+    let marks = Marks::of(&tools, &none, "none");
+    let read = secrets().keep(marks, forged.as_object().unwrap(), Placeholders::Stay);
     assert!(read.is_none(), "what was read from a record stays: {read:?}");
     assert!(demand_secrets(forged.as_object().unwrap()).is_err());
     assert!(demand_secrets(args.as_object().unwrap()).is_ok());

@@ -7,7 +7,7 @@ use crate::{
     pipeline::{self, Reconciliation, Settled},
     plan::{check::CompiledStep, memo::CallKey},
     record::{CallRecord, INLINE_BYTES, OutcomeRecord, Record, RefusedRecord, Settlement},
-    secrets::Placeholders,
+    secrets::{Marks, Placeholders},
     store::{Durability, Position},
 };
 use serde_json::{Map, Value};
@@ -93,10 +93,10 @@ impl Executor {
         let Some(recorded) = recorded else { return Ok(()) };
         let iteration = self.iteration(compiled, step, index);
         let args = self.resolve(compiled, iteration.as_ref())?;
-        let tool = self.scope.tools.snapshot.get(&compiled.step().tool).map(|entry| &**entry);
+        let marks = Marks::of(&self.scope.tools.snapshot, &self.scope.policy, &compiled.step().tool);
         let secrets = self.scope.recorder.secrets();
         let hash = secrets
-            .hash(tool, &self.scope.policy, &args, Placeholders::Stay)
+            .hash(marks, &args, Placeholders::Stay)
             .map_err(|e| Failure::new(ErrorCode::ReplayMismatch, format!("the arguments have no hash: {e}")))?;
         let resolved = hash.trim_start_matches("sha256:");
         if resolved == recorded {
