@@ -34,7 +34,7 @@ RUN_TESTS := CARGO="$(CARGO)" python3 scripts/run_tests.py
 # Clippy as cargo runs it, but with a build instead of a check: a check would go through LanceDB a second time.
 CLIPPY_INDEX := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ $(DEBUG_INDEX)
 
-.PHONY: package package-test soak faults disk-full attack receipts casefold walls-java hooks recordings test-tools fuzz advisories sbom context-crash crash-full help up build quick test test-external clippy-index unit-index index-crash index-tools fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
+.PHONY: package package-test soak faults disk-full attack receipts casefold walls-java hooks recordings test-tools fuzz advisories sbom context-crash crash-full help up build quick test test-external clippy-index unit-index index-crash index-tools fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed console console-check console-dev console-flows console-bench console-images
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -70,7 +70,7 @@ quick: fmt test-tools ## the daily loop: format, clippy and the tests of everyth
 
 test: fmt clippy deny unit docs-check crash ## every check that needs nothing but this checkout and crates from cargo's registry
 
-test-external: clients conformance plugins-npm openviking-plugin claude-code lancedb object-store receipts ## checks with other people's clients and suites, from npm and PyPI; a failed download fails unless ALLOW_SKIP=1
+test-external: clients conformance plugins-npm openviking-plugin claude-code lancedb object-store receipts console-flows ## checks with other people's clients and suites, from npm and PyPI; a failed download fails unless ALLOW_SKIP=1
 
 fmt: tools-needed
 	$(CARGO) fmt --all --check
@@ -192,6 +192,33 @@ lancedb: index-tools ## open the notes' index with LanceDB itself, both ways (12
 	$(DEBUG)
 	$(DEBUG_INDEX)
 	tests/external.sh lancedb "$$CARGO_TARGET_DIR/debug/toolyard"
+
+console/node_modules: console/package-lock.json
+	@command -v npm >/dev/null || { echo "npm is missing: install Node.js 20 or newer (only changing the console needs it)"; exit 1; }
+	cd console && npm ci --no-audit --no-fund --loglevel=error
+	@touch console/node_modules
+
+console: console/node_modules ## build console/dist from the console's sources; fails when a size limit is exceeded
+	cd console && npm run -s check && npm run -s build
+
+console-check: console/node_modules ## check the console: types, unit tests, and that console/dist is what its sources give
+	cd console && npm run -s check && npm -s test && scripts/same.sh
+
+console-dev: console/node_modules ## serve the console with hot reload against a running Toolyard (TOOLYARD_URL, default http://127.0.0.1:18789)
+	cd console && npm run -s dev
+
+console-flows: tools-needed ## drive the console with Chromium from Debian's packages (119 MB, and 11 MB from npm, once)
+	$(DEBUG)
+	tests/external.sh console "$$CARGO_TARGET_DIR/debug/toolyard"
+
+console-bench: tools-needed console/node_modules ## measure the console's bars; one JSON line each
+	$(DEBUG)
+	@cd console && npm run -s build >&2 && node scripts/sizes.mjs --json
+	@tests/console/run.sh "$$CARGO_TARGET_DIR/debug/toolyard" bench
+
+console-images: tools-needed ## take the pictures in docs/images anew
+	$(DEBUG)
+	tests/console/run.sh "$$CARGO_TARGET_DIR/debug/toolyard" shots
 
 hooks: ## install the pre-commit hook: formatting, and clippy for the crates that a commit changes
 	git config core.hooksPath scripts/hooks

@@ -1,5 +1,5 @@
-//! The Claude bridge: from `bridge.inbound` to the notification on the plugin's standard output, with the gateway and the
-//! plugin in processes of their own. The baseline is an empty question (`health`) over the same connection.
+//! The Claude bridge: latency from `bridge.inbound` to the notification on the plugin's standard output. The gateway
+//! and the plugin run in separate processes. The baseline is a `health` request over the same connection.
 
 use crate::{
     Setup,
@@ -18,14 +18,14 @@ use std::{
 };
 use toolyard_client::{CallError, Client, Connect, Credential};
 
-/// Messages before counting begins.
+/// Messages before the measurement starts.
 const WARM_UP: usize = 200;
-/// Messages of each round.
+/// Messages per round.
 const MESSAGES: usize = 400;
-/// A message that takes longer than this is lost.
+/// A message that takes longer than this counts as lost.
 const LOST: Duration = Duration::from_secs(10);
 
-/// Ends the plugin, however the measuring ended.
+/// The plugin process, killed on drop.
 struct Plugin(Child);
 
 impl Drop for Plugin {
@@ -35,7 +35,7 @@ impl Drop for Plugin {
     }
 }
 
-/// Starts the plugin as Claude Code does; gives the moments at which lines came out of it.
+/// Starts the plugin as Claude Code does; returns its output lines with their times.
 fn start_plugin(program: &Path, env: &Value) -> Result<(Plugin, mpsc::Receiver<(Instant, String)>)> {
     let mut command = Command::new(program);
     for (name, value) in env.as_object().context("no environment")? {
@@ -59,7 +59,7 @@ fn start_plugin(program: &Path, env: &Value) -> Result<(Plugin, mpsc::Receiver<(
     Ok((plugin, lines))
 }
 
-/// The moment at which the next message came out.
+/// The time at which the next message was written.
 fn next(lines: &mpsc::Receiver<(Instant, String)>) -> Result<Instant> {
     loop {
         let (at, line) = lines.recv_timeout(LOST).context("a message did not come out of the plugin")?;
@@ -69,7 +69,7 @@ fn next(lines: &mpsc::Receiver<(Instant, String)>) -> Result<Instant> {
     }
 }
 
-/// From the message to the notification.
+/// Latency from the message to the notification.
 pub(crate) fn inbound(setup: &Setup) -> Result<Report> {
     let report = Report::new("bridge-inbound", "p50Ms", Good::Below, 1.0);
     let program = match program(setup) {

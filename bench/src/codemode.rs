@@ -1,5 +1,5 @@
-//! Code mode's cold start: a child is made, isolated, runs an empty script and ends; against Node with its permission
-//! flag doing the same.
+//! Cold start of code mode: a sandboxed child is created, runs an empty script and exits. The baseline is Node with its
+//! permission flag and an empty module.
 
 use crate::{
     Setup,
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use toolyard_engine::BoxFuture;
 use toolyard_sandbox::{Bridge, Limits, Method, ScriptRunner, wire::Thrown};
 
-/// Scripts for each round.
+/// Scripts per round.
 const SCRIPTS: usize = 10;
 
 struct Nobody;
@@ -30,12 +30,12 @@ impl Bridge for Nobody {
     fn stop(&self) {}
 }
 
-/// The flag this Node knows: it was called experimental before version 22.
+/// The permission flag of this Node version; it was called experimental before version 22.
 fn permission_flag() -> Option<&'static str> {
     ["--permission", "--experimental-permission"].into_iter().find(|flag| node(flag).is_ok())
 }
 
-/// CPU milliseconds of Node running an empty module.
+/// CPU time of Node with an empty module, in milliseconds.
 fn node(flag: &str) -> Result<f64> {
     let before = cpu_micros(Whose::Children)?;
     let mut command = Command::new("node");
@@ -45,7 +45,7 @@ fn node(flag: &str) -> Result<f64> {
     Ok((cpu_micros(Whose::Children)? - before) / 1e3)
 }
 
-/// User and system time of the child, and of node's, in alternation.
+/// CPU time of the child and of Node, measured alternately.
 pub(crate) fn start(setup: &Setup) -> Result<Report> {
     let report = Report::new("codemode-start", "cpuMs", Good::Below, 5.0).also("nodeRatio", Good::AtLeast, 10.0);
     let program = match program(setup) {

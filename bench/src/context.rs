@@ -1,4 +1,4 @@
-//! The context store: bringing in 500 Markdown files, finding in them, and looking through 100,000 recall traces.
+//! The context store: importing 500 Markdown files, searching them, and querying 100,000 recall traces.
 
 use crate::{
     Setup,
@@ -20,10 +20,10 @@ use toolyard_context::{
     store::resources::NewResource,
 };
 
-/// What is brought in.
+/// The number and total size of the imported files.
 const FILES: usize = 500;
 const TOTAL_BYTES: usize = 3_300_000;
-/// Words of a snippet that should find its own file.
+/// Number of words of a snippet that should find its own file.
 const SNIPPET_WORDS: usize = 14;
 const TRACES: usize = 100_000;
 
@@ -31,7 +31,7 @@ fn below(random: &mut Random, n: usize) -> usize {
     random.below(n as u64) as usize
 }
 
-/// Paragraphs to make files of: those of a labelled corpus (`--data`), or made-up ones with common and rare words.
+/// Paragraphs for the files: those of a labelled corpus (`--data`), or generated ones with common and rare words.
 fn paragraphs(setup: &Setup, random: &mut Random) -> Result<Vec<String>> {
     if let Some(folder) = &setup.data {
         let text = std::fs::read_to_string(folder.join("corpus.jsonl"))?;
@@ -50,7 +50,7 @@ fn paragraphs(setup: &Setup, random: &mut Random) -> Result<Vec<String>> {
             let count = 60 + below(random, 120);
             let text: Vec<&str> = (0..count)
                 .map(|_| {
-                    // The smaller of two draws, twice: a few words are everywhere, most are rare.
+                    // The minimum of three draws: a few words are frequent, most are rare.
                     let at = below(random, words.len()).min(below(random, words.len())).min(below(random, words.len()));
                     words[at].as_str()
                 })
@@ -60,7 +60,7 @@ fn paragraphs(setup: &Setup, random: &mut Random) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Writes the files; gives for each its name and a snippet of it.
+/// Writes the files; returns the name and a snippet of each.
 fn corpus(setup: &Setup, folder: &Path) -> Result<Vec<(String, String)>> {
     let mut random = Random(7);
     let paragraphs = paragraphs(setup, &mut random)?;
@@ -98,7 +98,7 @@ pub(crate) fn import(setup: &Setup) -> Result<Report> {
     let store = ContextStore::open(dir.path().join("context"), ContextConfig::default()).map_err(failed)?;
     let who = store.identity(None);
     let account = store.account(&who).map_err(failed)?;
-    // The index is there before anything is brought in, as in a server that has been asked once.
+    // The index is built before the import, as in a server that has served a query.
     let ask = |query: &str, limit: usize| {
         let asked =
             Find { query: query.to_owned(), targets: vec!["viking://resources".to_owned()], limit, ..Find::default() };
@@ -114,7 +114,7 @@ pub(crate) fn import(setup: &Setup) -> Result<Report> {
         ..NewResource::default()
     };
     let imported = store.import(&account, &who, &new).map_err(failed)?;
-    // Descriptions above the import are made with the first question.
+    // The descriptions of the parent folders are built by the first query.
     ask("anything", 1)?;
     let (cpu, wall) = ((cpu_micros(Whose::Ours)? - cpu) / 1e6, began.elapsed().as_secs_f64());
     let mut times = Vec::new();
@@ -192,7 +192,7 @@ pub(crate) fn traces(setup: &Setup) -> Result<Report> {
             _ => Wanted { trace_id: Some("none".to_owned()), limit: 1, ..Wanted::default() },
         }
     };
-    // What is not in memory is found in the files; what they hold is learned with the first question.
+    // The first query of the files builds the cache of line keys, so it is not measured.
     kept.query(&Wanted { trace_id: Some("none".to_owned()), limit: 1, ..Wanted::default() });
     let mut times = Vec::new();
     let mut found = 0usize;

@@ -1,4 +1,4 @@
-//! One call after another, without a plan.
+//! Sequential calls without a plan.
 
 use crate::{
     Setup,
@@ -20,7 +20,7 @@ pub(crate) fn request(n: u64) -> CallRequest {
     CallRequest { tool: ECHO.to_owned(), args: Map::from_iter(args), ..CallRequest::default() }
 }
 
-/// CPU of the whole process, the store's threads included, for each call of a tool that does nothing.
+/// CPU time of the whole process, including the store's threads, per call of a no-op tool.
 pub(crate) fn pipeline_cpu(setup: &Setup) -> Result<Report> {
     let rig = Rig::new(setup)?;
     let calls = |from: u64, count: u64| -> Result<()> {
@@ -34,7 +34,7 @@ pub(crate) fn pipeline_cpu(setup: &Setup) -> Result<Report> {
             failed
         });
         ensure!(rig.runtime.block_on(task)? == 0, "every call succeeds");
-        // What is queued belongs to these calls.
+        // Queued writes belong to these calls.
         Ok(rig.store.settle()?)
     };
     calls(0, WARM_UP)?;

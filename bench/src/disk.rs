@@ -1,4 +1,4 @@
-//! The bare disk: what a log of our own would cost at least.
+//! The bare disk: the minimum cost of an append-only log.
 
 use anyhow::Result;
 use std::{
@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A preallocated file that is appended to and synced after each record.
+/// A preallocated file with one sync after each appended record.
 pub(crate) struct BareLog {
     file: File,
     record: Vec<u8>,
@@ -17,7 +17,7 @@ pub(crate) struct BareLog {
 }
 
 impl BareLog {
-    /// Makes room for so many records of this size: written once with zeros, so that no sync has to grow the file.
+    /// Preallocates this many records by writing zeros, so that no sync has to extend the file.
     pub(crate) fn create(path: &Path, record_bytes: usize, records: usize) -> Result<Self> {
         let file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
         let end = (record_bytes * records) as u64;
@@ -26,7 +26,7 @@ impl BareLog {
         Ok(Self { file, record: vec![b'x'; record_bytes], at: 0, end })
     }
 
-    /// Appends one record and syncs; answers how long that took.
+    /// Appends one record, syncs, and returns the time taken.
     pub(crate) fn append(&mut self) -> Result<Duration> {
         anyhow::ensure!(self.at < self.end, "the bare log is full");
         let started = Instant::now();

@@ -1,4 +1,4 @@
-//! Steps whose record must be on the disk before they are taken.
+//! Steps whose record must be on disk before they are executed.
 
 use crate::{
     Setup,
@@ -11,22 +11,22 @@ use crate::{
 use anyhow::Result;
 use std::{sync::Arc, time::Instant};
 
-/// Steps in one slice of the sequential run: short, so that step and bare disk see the same neighbours.
+/// Steps in one slice of the sequential run: few, so that steps and bare disk see the same background load.
 const SLICE: usize = 50;
-/// Slices in one round.
+/// Slices per round.
 const SLICES: usize = 16;
 /// Steps of one sequential run that is compared with a loop.
 const SEQUENCE: usize = 200;
-/// Iterations in one slice of the loop: some 16 times as fast, so that both take about as long.
+/// Iterations in one slice of the loop: it is about 16 times as fast, so both slices take about the same time.
 const LOOP: usize = 3000;
 
-/// Sequential durable steps against a bare append and fdatasync of as many bytes, in alternating slices.
+/// Sequential durable steps against a bare append and fdatasync of the same size, in alternating slices.
 pub(crate) fn steps(setup: &Setup) -> Result<Report> {
     let rig = Rig::new(setup)?;
     let plan = Arc::new(workloads::writes(SLICE)?);
     let warm = rig.run(&plan)?;
     rig.tools.take_writes();
-    // What one step adds to the record: the whole run's bytes would count the plan in.
+    // The bytes that one step adds to the record. The bytes of the whole run would include the plan.
     let (_, with_steps) = rig.size_of(warm.run_id)?;
     let one = rig.run(&Arc::new(workloads::writes(1)?))?;
     let plan_bytes = serde_json::to_vec(&*plan)?.len() as u64;
@@ -40,7 +40,7 @@ pub(crate) fn steps(setup: &Setup) -> Result<Report> {
     for _ in 0..slices {
         let bare: Vec<f64> = (0..SLICE).map(|_| bare.append().map(micros)).collect::<Result<_>>()?;
         rig.run(&plan)?;
-        // From the moment one step is executed to the moment the next one is: everything between is ours.
+        // The time between the execution of two consecutive steps is Toolyard's own cost.
         let steps: Vec<f64> = rig.tools.take_writes().windows(2).map(|pair| micros(pair[1] - pair[0])).collect();
         ratios.push(median(&steps) / median(&bare));
         disk.extend(bare);
@@ -61,7 +61,7 @@ pub(crate) fn steps(setup: &Setup) -> Result<Report> {
         .figure("steps", ours.len() as f64))
 }
 
-/// A durable loop, 16 iterations at once, against sequential durable steps, in alternating slices.
+/// A durable loop with 16 concurrent iterations against sequential durable steps, in alternating slices.
 pub(crate) fn foreach(setup: &Setup) -> Result<Report> {
     let rig = Rig::new(setup)?;
     let sequential = Arc::new(workloads::writes(SEQUENCE)?);

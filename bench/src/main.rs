@@ -1,8 +1,8 @@
-//! Measures what Toolyard promises, on this machine and this disk: `cargo run --release -p toolyard-bench -- NAME`.
+//! Measures Toolyard's performance targets on this machine and disk: `cargo run --release -p toolyard-bench -- NAME`.
 //!
-//! Each benchmark prints one JSON line with its figures, its target and whether it was met. Whatever has a baseline
-//! measures it in the same run, in alternating slices, because the machine is never the same twice. The tools it calls
-//! are its own and do nothing, so that only Toolyard is measured. Knows nothing of vaults.
+//! Each benchmark prints one JSON line with its figures, its target and whether the target was met. A benchmark with a
+//! baseline measures it in the same run, in alternating slices, because the load of a machine varies. The tools it
+//! calls are no-ops, so that only Toolyard is measured. It knows no vaults.
 
 mod bridge;
 mod codemode;
@@ -36,51 +36,51 @@ use clap::{Parser, ValueEnum};
 use report::Report;
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
-/// Measures Toolyard; prints one JSON line a benchmark.
+/// Measures Toolyard; prints one JSON line per benchmark.
 #[derive(Parser)]
 #[command(name = "toolyard-bench")]
 struct Options {
-    /// Which benchmark
+    /// Name of the benchmark
     #[arg(value_enum)]
     name: Name,
-    /// Where to keep the data while measuring; it chooses the disk [default: the system's temporary directory]
+    /// Folder for the data; it determines the disk [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// How many rounds, where a benchmark repeats itself
+    /// Number of rounds, for benchmarks that repeat
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// How long gateway-soak lasts; what it promises is about 600
+    /// Duration of gateway-soak in seconds; its target is defined for 600
     #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u64).range(75..=86_400))]
     seconds: u64,
-    /// The `toolyard` program, for cold-start, idle-rss and gateway-start [default: beside this program]
+    /// The `toolyard` program, for benchmarks that run it [default: beside this program]
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// A catalog, one tool a line, for tools-context [default: a generated one]
+    /// A catalog, one tool per line, for tools-context [default: a generated one]
     #[arg(long, value_name = "FILE")]
     catalog: Option<PathBuf>,
     /// Folders with catalog.jsonl and queries.jsonl, for tools-quality; with turns.jsonl and questions.jsonl, for
     /// fit-memory
     #[arg(long, value_name = "DIR", num_args = 1..)]
     sets: Vec<PathBuf>,
-    /// What each of the folders of --sets counts in fit-memory [default: 1 each]
+    /// Weights of the folders of --sets in fit-memory [default: 1 each]
     #[arg(long, value_name = "WEIGHT", num_args = 1..)]
     weights: Vec<f64>,
-    /// The labelled set of notes-quality (a folder with corpus.jsonl, queries.jsonl and qrels.tsv) or of memory-quality
-    /// (turns.jsonl and questions.jsonl)
+    /// The labelled data set of notes-quality (a folder with corpus.jsonl, queries.jsonl and qrels.tsv) or of
+    /// memory-quality (turns.jsonl and questions.jsonl)
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// How many chunks notes-million makes
+    /// Number of chunks in notes-million
     #[arg(long, default_value_t = 1_000_000, value_name = "N")]
     chunks: usize,
-    /// End with a failure when a target is missed
+    /// Exit with a failure when a target is missed
     #[arg(long)]
     strict: bool,
 }
 
-/// What can be measured.
+/// The benchmarks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Name {
-    /// Everything below, one after another
+    /// All benchmarks below, in this order
     All,
     /// Sequential durable steps against the bare disk
     DurableSteps,
@@ -90,17 +90,17 @@ enum Name {
     ReadonlyForeach,
     /// A durable foreach, 16 at once, against sequential steps
     ForeachDurable,
-    /// Bytes of database a step
+    /// Bytes of database per step
     LogBytes,
-    /// Proving every record of a store
+    /// Verifying every record of a store
     Verify,
-    /// Checking one receipt
+    /// Verifying one receipt
     ReceiptVerify,
-    /// Taking a run up again out of a million records
+    /// Resuming a run from a store with a million records
     Recovery,
-    /// CPU of one direct call
+    /// CPU time of one direct call
     PipelineCpu,
-    /// CPU of `toolyard tools list`
+    /// CPU time of `toolyard tools list`
     ColdStart,
     /// Memory of an idle `toolyard up`
     IdleRss,
@@ -110,67 +110,67 @@ enum Name {
     McpMany,
     /// One search over 2,500 and over 20,000 tools
     ToolsSearch,
-    /// From 2,500 registered tools to the first search
+    /// CPU time from 2,500 registered tools to the first search
     ToolsBuild,
-    /// CPU of an empty script in its sandbox, against Node's
+    /// CPU time of an empty script in its sandbox, against Node's
     CodemodeStart,
-    /// Starting a program within walls against starting it without, and exchanging lines with it
+    /// Starting a program in the sandbox against starting it without, and exchanging lines with it
     WallsStart,
-    /// What a model is shown in code mode against every schema (--catalog)
+    /// Bytes that a model receives in code mode against every schema (--catalog)
     ToolsContext,
-    /// nDCG of the ranking on labelled sets (--sets)
+    /// nDCG of the ranking on labelled data sets (--sets)
     ToolsQuality,
-    /// Recalling out of 100,000 memories, one thread
+    /// Recall from 100,000 memories, one thread
     MemoryRecall,
-    /// Evidence recalled on labelled conversations (--data: a folder with turns.jsonl and questions.jsonl)
+    /// Recall of evidence on labelled conversations (--data: a folder with turns.jsonl and questions.jsonl)
     MemoryQuality,
-    /// Fits the weights of recall on labelled conversations and prints them (--sets, --weights); no benchmark
+    /// Fits the weights of recall on labelled conversations and prints them (--sets, --weights); not a benchmark
     FitMemory,
-    /// nDCG@10 of note search on a labelled set
+    /// nDCG@10 of note search on a labelled data set
     NotesQuality,
-    /// Indexing 6,500 notes, then nothing, then one changed note
+    /// Indexing 6,500 notes, then without changes, then with one changed note
     NotesIndex,
     /// Searching 40,000 chunks
     NotesSearch,
-    /// Searching a million chunks beyond the vectors' memory
+    /// Searching a million chunks whose vectors exceed the memory limit
     NotesMillion,
-    /// A call through the Gateway: one connection, sixteen, CPU
+    /// A call through the Gateway: latency with one connection, throughput with sixteen, CPU time
     GatewayEcho,
-    /// Ten thousand idle connections: memory each, ticks on time
+    /// Ten thousand idle connections: memory of each, delay of ticks
     GatewayIdle,
-    /// A thousand connections calling: errors, p99
+    /// A thousand calling connections: errors, p99
     GatewayMany,
-    /// From the start of `toolyard up` to its first answer; idle memory
+    /// Time from the start of `toolyard up` to its first response; idle memory
     GatewayStart,
-    /// A hanging tool, a client that never reads: what others notice
+    /// Effect of a hanging tool, and of a client that never reads, on other clients
     GatewayNeighbours,
     /// A mixed load for --seconds: memory at the end against memory after the first minute
     GatewaySoak,
-    /// One address without a token: the memory and the sockets it can take, whatever it sends
+    /// One address without a token: the memory and sockets it can take, whatever it sends
     AdmissionStrangers,
-    /// 4,096 slow peers and 2,000 hung calls: how quickly health, approvals and cancel are answered
+    /// 4,096 slow peers and 2,000 hung calls: latency of health, approvals and cancel
     AdmissionBusy,
-    /// CPU of admitting a request
+    /// CPU time of admitting a request
     AdmissionCpu,
-    /// Bringing 500 Markdown files into the context store, and finding in them (--data for a corpus)
+    /// Importing 500 Markdown files into the context store, and searching them (--data for a corpus)
     CtxImport,
-    /// Looking through 100,000 recall traces
+    /// Querying 100,000 recall traces
     CtxTrace,
-    /// From the start of the index program to its first answer
+    /// Time from the start of the index program to its first response
     IndexStart,
-    /// The main program: its size, the time of `--version`, its private memory while nobody asks anything
+    /// The main program: its size, the time of `--version`, its private memory when idle
     MainProgram,
-    /// From a message for Claude to the notification on the plugin's output
+    /// Latency from a message for Claude to the notification on the plugin's output
     BridgeInbound,
     /// (internal) a gateway with the benchmark's tools
     #[value(hide = true)]
     ServeGateway,
-    /// (internal) fills a store and dies, for recovery
+    /// (internal) fills a store and exits without closing it, for recovery
     #[value(hide = true)]
     FillAndDie,
 }
 
-/// What a benchmark may need to know.
+/// The settings of the benchmarks.
 struct Setup {
     dir: PathBuf,
     rounds: usize,
@@ -300,7 +300,8 @@ fn main() -> Result<ExitCode> {
         let report = measure(name, &setup)?;
         report.print()?;
         all_met &= report.met() != Some(false);
-        // In a list, a benchmark that cannot run is reported and the others go on. Asked for by name, it has failed.
+        // In a list, a benchmark that cannot run is reported and the others continue. If it was requested by name, that
+        // is a failure.
         if let Some(why) = report.why_skipped().filter(|_| options.name != Name::All) {
             anyhow::bail!("nothing was measured: {why}");
         }

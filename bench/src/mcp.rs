@@ -1,7 +1,7 @@
-//! MCP through Toolyard to upstream servers: calls to one that does nothing but echo, and a hundred servers at once.
+//! MCP calls through Toolyard to upstream servers: to an echo server, and to a hundred servers at once.
 //!
-//! The echo server, Toolyard over HTTP and over stdio, and another gateway (PyPI `mcp-proxy`, where it is installed) are
-//! measured in turns within one run.
+//! The echo server itself, Toolyard over HTTP and over stdio, and another gateway (PyPI `mcp-proxy`, where it can be
+//! installed) are measured alternately within one run.
 
 use crate::{
     Setup,
@@ -22,21 +22,21 @@ use std::{
 use tempfile::TempDir;
 
 const TOKEN: &str = "bench-token-0123456789";
-/// Calls of one client in a round.
+/// Calls of one client per round.
 const CALLS: usize = 400;
-/// Clients at once.
+/// Number of concurrent clients.
 const CLIENTS: usize = 16;
-/// Upstream servers, and the tools of each.
+/// Number of upstream servers, and of tools of each.
 const SERVERS: usize = 100;
 const TOOLS_EACH: usize = 50;
-/// A server that has nothing to do gives back what it does not need to wait; memory is measured after that.
+/// An idle server releases memory that it does not need; memory is measured after this time.
 const SETTLE: Duration = Duration::from_secs(15);
-/// What a hundred servers may add to the start of the gateway: noise, and the reading of their configuration.
+/// Maximum delay that a hundred servers may add to the start of the gateway: noise, and reading their configuration.
 const MAX_DELAY_MS: f64 = 50.0;
-/// Tools the echo server always has in the catalog.
+/// Number of tools that the echo server always has in the catalog.
 const OWN_TOOLS: usize = 11;
 
-/// One end of a line protocol.
+/// A client of a line-based protocol.
 struct Lines {
     _child: Running,
     input: ChildStdin,
@@ -68,7 +68,7 @@ impl Lines {
         Ok(id)
     }
 
-    /// The next answer; notifications are passed over.
+    /// The next response; notifications are skipped.
     fn answer(&mut self) -> Result<Value> {
         loop {
             self.line.clear();
@@ -85,7 +85,7 @@ impl Lines {
         self.answer()
     }
 
-    /// Calls one after another: microseconds of each.
+    /// Sequential calls: microseconds of each.
     fn one_by_one(&mut self, tool: &str, count: usize) -> Result<Vec<f64>> {
         (0..count)
             .map(|_| {
@@ -97,7 +97,7 @@ impl Lines {
             .collect()
     }
 
-    /// Calls with several under way: calls a second.
+    /// Concurrent calls: calls per second.
     fn together(&mut self, tool: &str, count: usize, at_once: usize) -> Result<f64> {
         let begun = Instant::now();
         let mut sent = 0;
@@ -222,7 +222,7 @@ impl Http {
     }
 }
 
-/// Calls of several clients at once: calls a second, and each call's microseconds.
+/// Calls of several concurrent clients: calls per second, and the microseconds of each call.
 fn http_together(address: &str, path: &str, tool: &str, each: usize) -> Result<(f64, Vec<f64>)> {
     let mut clients = (0..CLIENTS).map(|_| Http::open(address, path)).collect::<Result<Vec<_>>>()?;
     let begun = Instant::now();
@@ -257,7 +257,7 @@ fn echo_config(fixture: &Path) -> String {
     )
 }
 
-/// A Toolyard that serves, and its address.
+/// A running Toolyard, its address, and the time of its start.
 fn up(setup: &Setup, home: &TempDir) -> Result<(Running, String, Duration)> {
     let program = process::program(setup).map_err(anyhow::Error::msg)?;
     let begun = Instant::now();
@@ -272,7 +272,7 @@ fn up(setup: &Setup, home: &TempDir) -> Result<(Running, String, Duration)> {
     Ok((child, address, took))
 }
 
-/// Waits until a tool is there.
+/// Waits until a tool is listed.
 fn wait_for(address: &str, tool: &str) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(120);
     let mut client = Http::open(address, "/mcp")?;
@@ -287,11 +287,11 @@ fn wait_for(address: &str, tool: &str) -> Result<()> {
     anyhow::bail!("{tool} never came")
 }
 
-/// PyPI's `mcp-proxy`, the version that is measured.
+/// The version of PyPI's `mcp-proxy` that is measured.
 const OTHER: &str = "mcp-proxy==0.13.0";
 
-/// Where it is installed, in an environment of its own that is made the first time. `None` where it cannot
-/// be: then its figures are missing and the target is not decided.
+/// The path of `mcp-proxy`, which is installed into its own environment on first use. `None` if that fails: then its
+/// figures are missing and the target is undecided.
 fn other_program() -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os("HOME")?).join(".cache/toolyard/pypi").join(OTHER.replace("==", "-"));
     let program = folder.join("bin/mcp-proxy");
@@ -336,13 +336,13 @@ pub(crate) fn proxy(setup: &Setup) -> Result<Report> {
         Ok(fixture) => fixture,
         Err(why) => return Ok(report.skipped(why)),
     };
-    // Installed before anything is connected: a connection that waits so long is closed.
+    // Installed before any connection is opened, because a connection would time out during the installation.
     let other = other_program();
     let home = process::home(setup)?;
     write_config(&home, &echo_config(&fixture))?;
     let (_server, address, _) = up(setup, &home)?;
     wait_for(&address, "echo__echo")?;
-    // Another home: two processes on one store would share its disk.
+    // A separate home folder, because two processes on one store would share its disk.
     let stdio_home = process::home(setup)?;
     write_config(&stdio_home, &echo_config(&fixture))?;
     let program = process::program(setup).map_err(anyhow::Error::msg)?;
@@ -390,7 +390,7 @@ pub(crate) fn proxy(setup: &Setup) -> Result<Report> {
     Ok(report)
 }
 
-/// A hundred upstream servers with fifty tools each: what they cost at start, in memory, and in a list.
+/// A hundred upstream servers with fifty tools each: their cost at start, in memory, and in a list.
 pub(crate) fn many(setup: &Setup) -> Result<Report> {
     let report = Report::new("mcp-many", "toolsListMs", Good::Below, 50.0)
         .also("startDelayMs", Good::Below, MAX_DELAY_MS)
@@ -399,7 +399,7 @@ pub(crate) fn many(setup: &Setup) -> Result<Report> {
         Ok(fixture) => fixture,
         Err(why) => return Ok(report.skipped(why)),
     };
-    // Without servers, for comparison.
+    // The baseline without servers.
     let empty = process::home(setup)?;
     let (first, _, _) = up(setup, &empty)?;
     drop(first);
@@ -450,7 +450,7 @@ pub(crate) fn many(setup: &Setup) -> Result<Report> {
         .collect::<Result<Vec<f64>>>()?;
     drop(client);
     drop(server);
-    // The second start remembers them all and starts none.
+    // The second start reads all tools from its cache and starts no server.
     let (again, address, again_took) = up(setup, &home)?;
     wait_for(&address, "s099__echo")?;
     std::thread::sleep(SETTLE);

@@ -1,5 +1,4 @@
-//! Recall: how long a question takes over very many memories, and how much of the evidence is found in labelled
-//! conversations.
+//! Recall: the latency of a question over many memories, and the share of evidence found in labelled conversations.
 
 use crate::{
     Setup,
@@ -14,11 +13,11 @@ use toolyard_recall::{
     index::{Category, Document, Filter, Question, RecallIndex},
 };
 
-/// Memories that are searched.
+/// Number of memories.
 const MEMORIES: usize = 100_000;
-/// Users they belong to; the first one has half of them.
+/// Number of users; the first user owns half of the memories.
 const USERS: usize = 50;
-/// Questions timed for each round.
+/// Questions measured per round.
 const QUESTIONS: usize = 100;
 
 const PEOPLE: [&str; 12] =
@@ -98,7 +97,7 @@ const PLACES: [&str; 16] = [
     "in secret",
 ];
 
-/// Memories as varied as a store's, the same every time.
+/// A deterministic memory; the generated memories are as varied as those of a real store.
 fn memory(number: usize) -> Document {
     let mixed = number.wrapping_mul(2_654_435_761) >> 7;
     let (who, verb) = (PEOPLE[mixed % 12], VERBS[mixed / 12 % 12]);
@@ -129,7 +128,7 @@ fn question(number: usize) -> String {
     }
 }
 
-/// Questions of one user with half of all memories, and of everybody.
+/// Questions of one user who owns half of all memories, and of all users.
 pub(crate) fn recall(setup: &Setup) -> Result<Report> {
     let mut report = Report::new("memory-recall", "p50Ms", Good::Below, 15.0).also("p50MsOneUser", Good::Below, 15.0);
     let start = cpu_micros(Whose::Ours)?;
@@ -160,9 +159,9 @@ pub(crate) fn recall(setup: &Setup) -> Result<Report> {
     Ok(report)
 }
 
-/// Evidence among the first five, ten and twenty turns.
+/// Share of evidence among the first five, ten and twenty turns.
 pub(crate) fn quality(setup: &Setup) -> Result<Report> {
-    // The last two are those of the worst conversation: no conversation carries the others.
+    // The last two targets are for the worst conversation, so that no conversation can hide another.
     let report = Report::new("memory-quality", "recall5", Good::AtLeast, 0.72)
         .also("recall10", Good::AtLeast, 0.80)
         .also("recall20", Good::AtLeast, 0.85)

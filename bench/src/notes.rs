@@ -1,4 +1,4 @@
-//! Notes: quality on a labelled set, indexing, searching 40,000 chunks in a running server, and a million chunks.
+//! Notes: quality on a labelled data set, indexing, searching 40,000 chunks in a running server, and a million chunks.
 
 use crate::{
     Setup,
@@ -34,9 +34,9 @@ use toolyard_noteindex::{
     wire::{self, OpenIndex},
 };
 
-/// Where the labelled set is looked for unless it is named.
+/// Default location of the labelled data set.
 const DATA: &str = "../shared/data/retrieval/scifact";
-/// How long anything may take to happen.
+/// Timeout of every wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// nDCG@10 of the default configuration.
@@ -69,7 +69,7 @@ pub(crate) fn quality(setup: &Setup) -> Result<Report> {
     Ok(report.figure("gainOverFullText", figure("fused", "ndcg10") - figure("full_text", "ndcg10")))
 }
 
-/// 6,500 notes from nothing, then nothing to do, then one changed note.
+/// Indexes 6,500 notes from nothing, then without changes, then with one changed note.
 pub(crate) fn indexing(setup: &Setup) -> Result<Report> {
     let report = Report::new("notes-index", "cpuSeconds", Good::Below, 30.0)
         .also("noChangeSyncMs", Good::Below, 300.0)
@@ -126,7 +126,7 @@ pub(crate) fn indexing(setup: &Setup) -> Result<Report> {
         .figure("indexMegabytes", folder_bytes(&home.path().join("home/index")) as f64 / 1e6))
 }
 
-/// 40,000 chunks in a running server, and the command line from nothing.
+/// Searches 40,000 chunks in a running server, and from a cold command line.
 pub(crate) fn searching(setup: &Setup) -> Result<Report> {
     let report = Report::new("notes-search", "p50Ms", Good::Below, 10.0)
         .also("p99Ms", Good::Below, 40.0)
@@ -180,7 +180,7 @@ pub(crate) fn searching(setup: &Setup) -> Result<Report> {
         .figure("coldCommandWorstMs", most(&cold)))
 }
 
-/// A million chunks, more than the vectors' memory allows: LanceDB's vector index, measured against an exact scan.
+/// A million chunks whose vectors exceed the memory limit: LanceDB's vector index, compared with an exact scan.
 pub(crate) fn million(setup: &Setup) -> Result<Report> {
     let report = Report::new("notes-million", "p50Ms", Good::Below, 30.0).also("recall10", Good::AtLeast, 0.95).also(
         "privateMegabytes",
@@ -195,10 +195,10 @@ pub(crate) fn million(setup: &Setup) -> Result<Report> {
     runtime.block_on(measure_million(setup, program, report))
 }
 
-/// Bytes that vectors may take: an eighth of what a million would.
+/// Memory for vectors: an eighth of what a million would take.
 const MILLION_BUDGET: u64 = 32 << 20;
-/// Megabytes that the process may have after writing and searching: that budget, LanceDB's caches (64), what is known of
-/// 100,000 files, and what writing left. The vectors alone would take 280.
+/// Maximum memory of the process after writing and searching, in megabytes: the vector budget, LanceDB's caches (64),
+/// the records of 100,000 files, and leftovers of writing. The vectors alone would take 280.
 const MILLION_PRIVATE: f64 = 350.0;
 
 async fn measure_million(setup: &Setup, program: PathBuf, report: Report) -> Result<Report> {
@@ -236,7 +236,7 @@ async fn measure_million(setup: &Setup, program: PathBuf, report: Report) -> Res
             embedder.embed(std::slice::from_ref(&asked), Purpose::Query).await?.remove(0).context("no vector")?;
         questions.push((asked, vector));
     }
-    // The exact answer, ten best for each question, in one pass over all vectors.
+    // The exact ten best for each question, in one pass over all vectors.
     let mut exact: Vec<Vec<(f32, u64)>> = vec![Vec::new(); questions.len()];
     let mut sink = |row: toolyard_knowledge::index::VectorRow<'_>| {
         let Some(vector) = row.vector else { return };
@@ -256,7 +256,8 @@ async fn measure_million(setup: &Setup, program: PathBuf, report: Report) -> Res
         let start = Instant::now();
         let found = reader.nearest(vector, &everything, 10).await?;
         vectors.push(start.elapsed().as_secs_f64() * 1e3);
-        // Equal likeness is as good: many made-up chunks are alike. The index itself says it in 8 bits a dimension.
+        // A hit with the same cosine counts, because many generated chunks are alike. The index itself has 8 bits per
+        // dimension.
         let least = exact[number].last().map_or(0.0, |worst| worst.0);
         let rows: Vec<u64> = found.iter().map(|found| found.row).collect();
         for own in reader.vectors_of(&rows).await?.iter().flatten() {
@@ -300,7 +301,7 @@ pub(crate) fn index_program(setup: &Setup) -> Result<PathBuf, String> {
     if path.is_file() { Ok(path) } else { Err(format!("there is no {}; `make build` builds it", path.display())) }
 }
 
-/// Starts the index program without walls, so that it alone is measured.
+/// Starts the index program without the sandbox, so that it is measured alone.
 pub(crate) struct Unwalled {
     program: PathBuf,
     process: Arc<AtomicU32>,
@@ -324,7 +325,8 @@ impl Launch for Unwalled {
     }
 }
 
-/// From the start of the index program to its first answer, with an index of a few notes and its files in the page cache.
+/// Time from the start of the index program to its first response, with an index of a few notes and its files in the
+/// page cache.
 pub(crate) fn index_start(setup: &Setup) -> Result<Report> {
     let report = Report::new("index-start", "firstAnswerMs", Good::Below, 150.0);
     let program = match index_program(setup) {
@@ -372,7 +374,7 @@ pub(crate) fn index_start(setup: &Setup) -> Result<Report> {
             drop(library);
             index.close().await;
         }
-        // The first start reads the program from the disk.
+        // The first start reads the program from disk, so it is not counted.
         let (answers, handshakes) = (&answers[1..], &handshakes[1..]);
         Ok(report
             .figure("firstAnswerMs", median(answers))
@@ -434,7 +436,7 @@ fn folder_bytes(folder: &Path) -> u64 {
         .sum()
 }
 
-/// A running server on a home.
+/// A running server with a home folder.
 struct Server {
     running: Running,
     socket: std::path::PathBuf,
@@ -453,7 +455,7 @@ impl Server {
     }
 }
 
-/// Asks over the local socket.
+/// A client of the local socket.
 struct Client {
     out: UnixStream,
     lines: BufReader<UnixStream>,
@@ -466,7 +468,7 @@ impl Client {
         let params = json!({"name": "obsidian_rag_search", "args": {"query": query}});
         let request = json!({"id": self.id, "method": "tools.call", "params": params});
         writeln!(self.out, "{request}")?;
-        // The run's events come first.
+        // The events of the run come first.
         let mut answer = loop {
             let mut line = String::new();
             ensure!(self.lines.read_line(&mut line)? > 0, "the server hung up");

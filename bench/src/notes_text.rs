@@ -1,15 +1,15 @@
-//! Made-up notes: text with the statistics of notes (a few words everywhere, most words rarely, each note about
-//! something), the same for the same seed.
+//! Generates notes with the statistics of real ones: a few frequent words, many rare ones, and a topic for each note.
+//! The same seed gives the same notes.
 
 use std::path::Path;
 
-/// Words that every text has.
+/// Words that occur in every text.
 const COMMON: &[&str] = &[
     "the", "and", "with", "for", "about", "after", "before", "because", "while", "then", "again", "still", "often",
     "never", "small", "large", "early", "late", "good", "better", "new", "second", "first", "last", "other", "same",
     "time", "day",
 ];
-/// Words that say what a text is about.
+/// Words that belong to a topic.
 const TOPICAL: &[&str] = &[
     "garden",
     "compost",
@@ -103,7 +103,7 @@ const TOPICAL: &[&str] = &[
     "cheese",
 ];
 
-/// A small generator of numbers: the same seed, the same notes.
+/// A small deterministic random number generator.
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -129,7 +129,7 @@ impl Dice {
     }
 }
 
-/// A word that only a few notes have: two topical words joined, or a name with a number.
+/// A rare word: two topical words joined, or a word with a number.
 fn rare(dice: &mut Dice) -> String {
     let (a, b) = (TOPICAL[dice.below(TOPICAL.len())], TOPICAL[dice.below(TOPICAL.len())]);
     if dice.below(3) == 0 { format!("{a}{}", dice.below(10_000)) } else { format!("{a}{b}") }
@@ -138,14 +138,14 @@ fn rare(dice: &mut Dice) -> String {
 fn word(dice: &mut Dice, topic: usize, out: &mut String) {
     match dice.below(20) {
         0..=8 => out.push_str(COMMON[dice.skewed(COMMON.len())]),
-        // A note's own words are neighbours in the list.
+        // The words of one topic are neighbours in the list.
         9..=15 => out.push_str(TOPICAL[(topic + dice.below(8)) % TOPICAL.len()]),
         16..=18 => out.push_str(TOPICAL[dice.skewed(TOPICAL.len())]),
         _ => out.push_str(&rare(dice)),
     }
 }
 
-/// Sentences of about so many bytes about a topic.
+/// Sentences about a topic, of about this many bytes.
 pub(crate) fn text(dice: &mut Dice, topic: usize, bytes: usize) -> String {
     let mut out = String::with_capacity(bytes + 64);
     let mut in_sentence = 0;
@@ -173,7 +173,7 @@ pub(crate) fn question(dice: &mut Dice) -> String {
     out
 }
 
-/// Writes notes of about so many bytes each, cut into sections of about so many, and says how many bytes in all.
+/// Writes notes of about `note_bytes` each, split into sections of about `section_bytes`, and returns the total size.
 pub(crate) fn write_vault(root: &Path, notes: usize, note_bytes: usize, section_bytes: usize) -> std::io::Result<u64> {
     let mut dice = Dice::new(11);
     let mut total = 0;

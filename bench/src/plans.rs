@@ -1,4 +1,4 @@
-//! Plans of read-only steps, and what any step leaves behind on the disk.
+//! Plans of read-only steps, and the bytes that steps leave on disk.
 
 use crate::{
     Setup,
@@ -12,14 +12,14 @@ use anyhow::Result;
 use std::{path::Path, sync::Arc, time::Instant};
 use toolyard_protocol::ActionPlan;
 
-/// Direct calls whose bytes are counted.
+/// Number of direct calls whose bytes are counted.
 const DIRECT_CALLS: u64 = 5000;
 const STEPS: usize = 10_000;
-/// Durable steps are two hundred times slower; as many are enough to see their size.
+/// Durable steps are two hundred times slower; this many are enough to determine their size.
 const DURABLE_STEPS: usize = 2000;
 const STEPS_PER_SECOND: f64 = 25_000.0;
 
-/// 10,000 steps, from the plan to the report, record on disk.
+/// 10,000 steps, from the plan to the report, with the record written to disk.
 pub(crate) fn readonly_steps(setup: &Setup) -> Result<Report> {
     rate(
         setup,
@@ -28,7 +28,7 @@ pub(crate) fn readonly_steps(setup: &Setup) -> Result<Report> {
     )
 }
 
-/// The same as one loop, 16 at once.
+/// The same as one loop with 16 concurrent iterations.
 pub(crate) fn readonly_foreach(setup: &Setup) -> Result<Report> {
     let report = Report::new("readonly-foreach", "stepsPerSecond", Good::AtLeast, STEPS_PER_SECOND);
     rate(setup, report, workloads::echo_loop(STEPS)?)
@@ -54,7 +54,7 @@ fn rate(setup: &Setup, report: Report, plan: ActionPlan) -> Result<Report> {
         .figure("steps", STEPS as f64))
 }
 
-/// Bytes of database a step, the plan's own copy in the record included.
+/// Bytes of database per step, including the plan's copy in the record.
 pub(crate) fn log_bytes(setup: &Setup) -> Result<Report> {
     let (echo, echo_payload) = bytes_of(setup, workloads::echoes(STEPS)?, STEPS)?;
     let (write, write_payload) = bytes_of(setup, workloads::writes(DURABLE_STEPS)?, DURABLE_STEPS)?;
@@ -69,7 +69,7 @@ pub(crate) fn log_bytes(setup: &Setup) -> Result<Report> {
         .figure("durableRecordBytes", write_payload))
 }
 
-/// Bytes of database a direct call of a tool that does nothing, its entry in the ledger included.
+/// Bytes of database per direct call of a no-op tool, including its ledger entry.
 fn bytes_of_calls(setup: &Setup) -> Result<f64> {
     let rig = Rig::new(setup)?;
     let empty = size(&rig.state())?;
@@ -93,13 +93,13 @@ fn bytes_of(setup: &Setup, plan: ActionPlan, steps: usize) -> Result<(f64, f64)>
     let (_, record) = rig.size_of(report.run_id)?;
     let state = rig.state();
     let dir = rig.close();
-    // Closed, so that the log is moved into the database.
+    // The store is closed, so the log has been moved into the database.
     let full = size(&state)?;
     drop(dir);
     Ok((full.saturating_sub(empty) as f64 / steps as f64, record as f64 / steps as f64))
 }
 
-/// The database and its blobs; not the write-ahead log, whose size is fixed.
+/// The size of the database and its blobs, without the write-ahead log, whose size is fixed.
 fn size(state: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(state)? {

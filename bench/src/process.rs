@@ -1,4 +1,4 @@
-//! The `toolyard` program itself: how much CPU a short command takes, how much memory an idle server.
+//! The `toolyard` program itself: CPU time of a short command, and memory of an idle server.
 
 use crate::{
     Setup,
@@ -16,14 +16,14 @@ use std::{
 use tempfile::TempDir;
 
 const PROGRAM: &str = "toolyard";
-/// How long the server is left alone before its memory is read.
+/// How long the server is idle before its memory is measured.
 const IDLE: Duration = Duration::from_secs(2);
-/// Private memory that an idle server may have.
+/// Maximum private memory of an idle server.
 const IDLE_PRIVATE_MEGABYTES: f64 = 8.0;
-/// Starts for each round.
+/// Starts per round.
 const STARTS: usize = 4;
 
-/// The program, or why there is none.
+/// The path of the program, or why it cannot be used.
 pub(crate) fn program(setup: &Setup) -> Result<PathBuf, String> {
     let beside = || std::env::current_exe().ok()?.parent().map(|dir| dir.join(PROGRAM));
     match setup.binary.clone().or_else(beside) {
@@ -35,7 +35,7 @@ pub(crate) fn program(setup: &Setup) -> Result<PathBuf, String> {
 
 pub(crate) fn command(program: &PathBuf, home: &TempDir) -> Command {
     let mut command = Command::new(program);
-    // What the user has configured must not count.
+    // The user's own configuration must not affect the measurement.
     command.env_remove("TOOLYARD_HOME").arg("--home").arg(home.path().join("home"));
     command.arg("--vault").arg(home.path().join("vault")).stdin(Stdio::null()).stderr(Stdio::null());
     command
@@ -47,7 +47,7 @@ pub(crate) fn home(setup: &Setup) -> Result<TempDir> {
     Ok(home)
 }
 
-/// User and system time of `toolyard tools list`, from start to end.
+/// CPU time of `toolyard tools list`, from start to exit.
 pub(crate) fn cold_start(setup: &Setup) -> Result<Report> {
     let report = Report::new("cold-start", "cpuMs", Good::Below, 50.0);
     let program = match program(setup) {
@@ -66,11 +66,11 @@ pub(crate) fn cold_start(setup: &Setup) -> Result<Report> {
     Ok(report.figure("cpuMs", median(&times)).figure("worstMs", most(&times)).figure("starts", times.len() as f64))
 }
 
-/// Ends the server, however the measuring ended.
+/// A server process, killed on drop.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
-    /// The process.
+    /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.0.id()
     }
@@ -83,7 +83,7 @@ impl Drop for Running {
     }
 }
 
-/// What the main program weighs: bytes on disk, what `--version` takes beyond `/bin/true`, and private memory at rest.
+/// The main program: its size on disk, the time of `--version` beyond that of `/bin/true`, and idle private memory.
 pub(crate) fn main_program(setup: &Setup) -> Result<Report> {
     let report = Report::new("main-program", "megabytes", Good::Below, 30.0)
         .also("versionMsOverTrue", Good::Below, 2.0)
@@ -117,7 +117,7 @@ pub(crate) fn main_program(setup: &Setup) -> Result<Report> {
         .figure("idleResidentMegabytes", resident))
 }
 
-/// Memory of `toolyard up` that nobody asks anything of.
+/// Memory of an idle `toolyard up`.
 pub(crate) fn idle_rss(setup: &Setup) -> Result<Report> {
     let report = Report::new("idle-rss", "privateMegabytes", Good::Below, IDLE_PRIVATE_MEGABYTES);
     let program = match program(setup) {
@@ -131,7 +131,7 @@ pub(crate) fn idle_rss(setup: &Setup) -> Result<Report> {
     Ok(report.figure("privateMegabytes", private).figure("residentMegabytes", resident))
 }
 
-/// Starts `toolyard up` and waits until it says that it is ready, and where.
+/// Starts `toolyard up`, waits until it reports that it is ready, and returns its URL.
 pub(crate) fn start_up(program: &PathBuf, home: &TempDir) -> Result<(Running, String)> {
     let mut up = command(program, home);
     let mut running = Running(up.args(["up", "--port", "0", "--json"]).stdout(Stdio::piped()).spawn()?);

@@ -1,4 +1,4 @@
-//! The proof of the record: verifying a whole store, and one receipt.
+//! The proof of the record: verifying a whole store, and verifying one receipt.
 
 use crate::{
     Setup,
@@ -17,18 +17,18 @@ use toolyard_engine::{
 };
 use toolyard_protocol::RunId;
 
-/// Iterations of the long run: two records each.
+/// Iterations of the long run; each has two records.
 const ITERATIONS: usize = 100_000;
-/// Direct calls beside it, each a run of its own.
+/// Number of direct calls besides it, each a run of its own.
 const CALLS: usize = 25_000;
-/// Calls between two entries of the ledger, as at a few hundred calls a second.
+/// Calls between two ledger entries, as at a few hundred calls per second.
 const CALLS_PER_ENTRY: usize = 200;
-/// Calls in the ledger of which one is proven.
+/// Number of calls in the ledger of which one is proven.
 const RECEIPT_CALLS: usize = 5000;
-/// Receipts checked in a round.
+/// Receipts verified per round.
 const RECEIPTS: u32 = 200;
 
-/// Makes direct calls, sealed from time to time. Answers the runs.
+/// Makes direct calls, seals them periodically, and returns the runs.
 fn calls(rig: &Rig, n: usize) -> Result<Vec<RunId>> {
     let engine = rig.engine.clone();
     let args = json!({"value": 1}).as_object().cloned().unwrap_or_default();
@@ -48,7 +48,7 @@ fn calls(rig: &Rig, n: usize) -> Result<Vec<RunId>> {
     })
 }
 
-/// Every record, chain, tag, signature and leaf of a store; and of its long run alone.
+/// Verifies every record, chain, tag, signature and leaf of a store, and separately its long run.
 pub(crate) fn verify(setup: &Setup) -> Result<Report> {
     let rig = Rig::new(setup)?;
     let run = rig.run(&Arc::new(workloads::echo_loop(ITERATIONS)?))?;
@@ -79,7 +79,7 @@ pub(crate) fn verify(setup: &Setup) -> Result<Report> {
         .figure("runs", CALLS as f64 + 1.0))
 }
 
-/// One receipt: made, and verified with the public key alone.
+/// Creates one receipt and verifies it with the public key alone.
 pub(crate) fn receipt_verify(setup: &Setup) -> Result<Report> {
     let rig = Rig::new(setup)?;
     let runs = calls(&rig, RECEIPT_CALLS)?;

@@ -1,4 +1,4 @@
-//! Long records: starting again out of a large store after a crash.
+//! Recovery: restarting from a large store after a crash.
 
 use crate::{
     Setup,
@@ -25,24 +25,24 @@ use toolyard_protocol::{
 };
 use uuid::Uuid;
 
-/// Records in the store that is started from.
+/// Number of records in the store.
 const RECORDS: u64 = 1_000_000;
-/// Iterations of the unfinished run that have their results; two records each.
+/// Completed iterations of the unfinished run; each has two records.
 const DONE: u64 = 100_000;
-/// Iterations it still has to make.
+/// Remaining iterations of the unfinished run.
 const LEFT: u64 = 1000;
-/// Steps of each of the finished runs.
+/// Steps of each finished run.
 const FINISHED_STEPS: u64 = 50;
-/// Records between two hand-overs to the store.
+/// Records between two flushes to the store.
 const FLUSH_EVERY: u64 = 500;
-/// How long the run may take to be taken up before the benchmark gives up.
+/// Timeout of resuming the run.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// From opening a store that a process left behind to the first new call of the run it was in the middle of.
+/// Time from opening the store of a crashed process to the first new call of the run that was interrupted.
 pub(crate) fn recovery(setup: &Setup) -> Result<Report> {
     let dir = TempDir::with_prefix_in("toolyard-bench-", &setup.dir)?;
     let filling = Instant::now();
-    // In a process of its own that ends without closing anything: the log is left as a crash leaves it.
+    // Runs in a separate process that exits without closing anything, so that the log is left as after a crash.
     let status = Command::new(std::env::current_exe()?).args(["fill-and-die", "--dir"]).arg(dir.path()).status()?;
     ensure!(status.success(), "filling the store ended with {status}");
     let filling = filling.elapsed();
@@ -63,7 +63,7 @@ pub(crate) fn recovery(setup: &Setup) -> Result<Report> {
         std::thread::sleep(Duration::from_millis(1));
     }
     let taken_up = started.elapsed();
-    // It must also end as if nothing had happened, each iteration made once.
+    // The run must also finish, with each iteration executed once.
     while rig.store.run(run_id)?.is_none_or(|row| !row.status.is_final()) {
         ensure!(started.elapsed() < PATIENCE, "the run did not end");
         std::thread::sleep(Duration::from_millis(20));
@@ -82,7 +82,7 @@ pub(crate) fn recovery(setup: &Setup) -> Result<Report> {
         .figure("fillSeconds", filling.as_secs_f64()))
 }
 
-/// Fills a store with many finished runs and one in the middle, then ends without closing anything.
+/// Fills a store with many finished runs and one unfinished run, then exits without closing anything.
 pub(crate) fn fill_and_die(setup: &Setup) -> Result<Report> {
     let rig = Rig::open(&setup.dir)?;
     let mut records = 0;
@@ -100,7 +100,7 @@ pub(crate) fn fill_and_die(setup: &Setup) -> Result<Report> {
     std::process::exit(0)
 }
 
-/// Records a run of a list and a loop over it, of which so many iterations are done. Answers its records.
+/// Records a run of a list and a loop over it, with `done` completed iterations. Returns the number of records.
 fn fill(rig: &Rig, plan: &ActionPlan, items: u64, done: u64) -> Result<u64> {
     let caller = caller();
     let policy = rig.engine.policy_for(&caller);

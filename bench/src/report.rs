@@ -1,9 +1,9 @@
-//! One benchmark's outcome as one JSON line.
+//! The result of one benchmark, as one JSON line.
 
 use serde_json::{Map, Value, json};
 use std::io::Write;
 
-/// Which side of the target is the good one.
+/// How a figure is compared with its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Good {
     AtMost,
@@ -29,7 +29,7 @@ impl Good {
     }
 }
 
-/// One benchmark's figures against its target.
+/// The figures and targets of one benchmark.
 pub(crate) struct Report {
     name: &'static str,
     figures: Map<String, Value>,
@@ -38,37 +38,37 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// The target is about one of the figures.
+    /// Creates a report with a target for one of its figures.
     pub(crate) fn new(name: &'static str, figure: &'static str, good: Good, limit: f64) -> Self {
         Self { name, figures: Map::new(), targets: vec![(figure, good, limit)], skipped: None }
     }
 
-    /// A further target, about another figure.
+    /// Adds a target for another figure.
     pub(crate) fn also(mut self, figure: &'static str, good: Good, limit: f64) -> Self {
         self.targets.push((figure, good, limit));
         self
     }
 
-    /// Adds a figure that is more than a number.
+    /// Adds a figure that is not a single number.
     pub(crate) fn value(mut self, name: &str, value: Value) -> Self {
         self.figures.insert(name.to_owned(), value);
         self
     }
 
-    /// Adds a figure. Numbers are cut to what a reader can use.
+    /// Adds a figure, rounded to a readable precision.
     pub(crate) fn figure(mut self, name: &str, value: f64) -> Self {
         let digits = if value.abs() >= 1000.0 { 1.0 } else { 1000.0 };
         self.figures.insert(name.to_owned(), json!((value * digits).round() / digits));
         self
     }
 
-    /// Says that it could not be measured, and why.
+    /// Marks the benchmark as skipped, with the reason.
     pub(crate) fn skipped(mut self, why: String) -> Self {
         self.skipped = Some(why);
         self
     }
 
-    /// Why nothing was measured, if nothing was.
+    /// Why nothing was measured, if so.
     pub(crate) fn why_skipped(&self) -> Option<&str> {
         self.skipped.as_deref()
     }

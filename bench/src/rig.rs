@@ -1,4 +1,4 @@
-//! An engine over a store on disk, with the benchmark's tools: what every benchmark runs on.
+//! An engine over a store on disk, with the benchmark's tools. Every benchmark runs on it.
 
 use crate::{
     Setup,
@@ -23,14 +23,15 @@ use toolyard_engine::{
 use toolyard_protocol::{ActionPlan, RunId, RunStatus};
 use toolyard_store::{SqliteStore, StoreOptions};
 
-/// Steps and iterations of one run: more than the default policy has, for the long runs.
+/// Maximum number of steps and iterations of a run, above the default policy, for the long runs.
 const LONG: u32 = 1_000_000;
-/// Signs the benchmark's records.
+/// The key that signs the benchmark's records.
 const SECRET: [u8; 32] = [7; 32];
 
 /// An engine, its store and its tools.
 pub(crate) struct Rig {
-    // Dropped in this order: the runtime's tasks hold the engine, the engine holds the store, the store its directory.
+    // Dropped in this order: the runtime's tasks hold the engine, the engine holds the store, and the store its
+    // directory.
     pub(crate) engine: Engine,
     pub(crate) store: Arc<SqliteStore>,
     pub(crate) tools: Arc<BenchTools>,
@@ -38,20 +39,20 @@ pub(crate) struct Rig {
     home: Home,
 }
 
-/// Where the store lies, and whether it goes with us.
+/// The location of the store, and whether it is deleted afterwards.
 enum Home {
     Temporary(TempDir),
     Kept(PathBuf),
 }
 
 impl Rig {
-    /// In a new directory, removed afterwards.
+    /// In a new directory that is removed afterwards.
     pub(crate) fn new(setup: &Setup) -> Result<Self> {
         let dir = TempDir::with_prefix_in("toolyard-bench-", &setup.dir).context("cannot make a directory")?;
         Self::build(Home::Temporary(dir))
     }
 
-    /// Over a store that is there already, or is to stay.
+    /// Over a store that already exists, or that is to be kept.
     pub(crate) fn open(dir: &Path) -> Result<Self> {
         Self::build(Home::Kept(dir.to_owned()))
     }
@@ -85,7 +86,7 @@ impl Rig {
         self.dir().join("state")
     }
 
-    /// The directory everything lies in.
+    /// The directory that contains everything.
     pub(crate) fn dir(&self) -> &Path {
         match &self.home {
             Home::Temporary(dir) => dir.path(),
@@ -93,7 +94,7 @@ impl Rig {
         }
     }
 
-    /// Runs a plan on a worker thread, as a door would, and demands that it finishes.
+    /// Runs a plan on a worker thread, as a server does, and checks that it finishes.
     pub(crate) fn run(&self, plan: &Arc<ActionPlan>) -> Result<RunReport> {
         let (engine, plan) = (self.engine.clone(), plan.clone());
         let by = Approver::of(&Caller::cli("bench")).map_err(|refusal| anyhow::anyhow!("{}", refusal.message()))?;
@@ -107,7 +108,7 @@ impl Rig {
         Ok(report)
     }
 
-    /// Records of a run and the bytes they hold: payload and chain value.
+    /// Number of records of a run and their size in bytes: payload and chain value.
     pub(crate) fn size_of(&self, run_id: RunId) -> Result<(u64, u64)> {
         let (mut records, mut bytes) = (0, 0);
         self.store.settle()?;
@@ -119,12 +120,13 @@ impl Rig {
         Ok((records, bytes))
     }
 
-    /// Ends everything; the store has written all when this returns. The directory is handed back while it must live.
+    /// Shuts everything down; when this returns, the store has written all data. The temporary directory is returned so
+    /// that the caller decides when it is deleted.
     pub(crate) fn close(self) -> Option<TempDir> {
         let Self { engine, store, tools, runtime, home } = self;
         runtime.block_on(engine.shutdown());
         drop((engine, tools));
-        // The runtime's tasks hold the store too; it is only closed once they are gone.
+        // The runtime's tasks also hold the store, which is closed only when they have ended.
         runtime.shutdown_timeout(std::time::Duration::from_secs(5));
         drop(store);
         match home {
@@ -134,12 +136,12 @@ impl Rig {
     }
 }
 
-/// Who calls.
+/// The caller of all requests.
 pub(crate) fn caller() -> Arc<Caller> {
     Arc::new(Caller::cli("bench"))
 }
 
-/// What signs and checks the benchmark's records.
+/// The signer and verifier of the benchmark's records.
 pub(crate) fn signer() -> Signer {
     Signer::from_secret("bench", &SECRET)
 }

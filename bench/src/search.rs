@@ -1,5 +1,5 @@
-//! Tool Search: how long a search takes, how long a catalog takes to be ready, what a model is spared, and how good the
-//! ranking is on labelled sets.
+//! Tool Search: the latency of a search, the time to build an index, the bytes that a model is spared, and the quality
+//! of the ranking on labelled data sets.
 
 use crate::{
     Setup,
@@ -22,12 +22,12 @@ use toolyard_toolsearch::{
     quality::{LabelledCatalog, LabelledQuery, LabelledTool, read_lines},
 };
 
-/// Sizes of the catalogs that are searched.
+/// Sizes of the searched catalogs.
 const SMALL: usize = 2_500;
 const LARGE: usize = 20_000;
-/// Tools of a few plugins together.
+/// Number of tools of a few plugins together.
 const PLUGINS: usize = 300;
-/// Searches timed for each size and round.
+/// Searches measured per size and round.
 const SEARCHES: usize = 200;
 
 const VERBS: [&str; 20] = [
@@ -122,7 +122,7 @@ const PLACES: [&str; 25] = [
     "for beginners",
 ];
 
-/// Tools as varied as a catalog's, the same every time: a verb, a thing and a circumstance in each description.
+/// Deterministic tools, as varied as those of a real catalog: each description has a verb, a thing and a circumstance.
 fn generated(count: usize) -> Result<Arc<Snapshot>> {
     let mut registry = Registry::new();
     for number in 0..count {
@@ -160,7 +160,7 @@ fn question(number: usize) -> String {
     }
 }
 
-/// Wall-clock times of searches in milliseconds, and CPU milliseconds of one on average.
+/// Wall-clock times of searches and the mean CPU time of one, in milliseconds.
 fn searched(index: &SearchIndex, rounds: usize) -> Result<(Vec<f64>, f64)> {
     let options = SearchOptions::limit(10);
     index.search(&question(0), &options, |_| true);
@@ -176,7 +176,7 @@ fn searched(index: &SearchIndex, rounds: usize) -> Result<(Vec<f64>, f64)> {
     Ok((times, cpu))
 }
 
-/// Searches by words and meaning over two sizes of catalog.
+/// Searches by words and meaning over catalogs of two sizes.
 pub(crate) fn search(setup: &Setup) -> Result<Report> {
     let mut report = Report::new("tools-search", "p50Ms2500", Good::Below, 1.0).also("p50Ms20000", Good::Below, 3.0);
     for (size, count) in [("2500", SMALL), ("20000", LARGE)] {
@@ -190,7 +190,7 @@ pub(crate) fn search(setup: &Setup) -> Result<Report> {
     Ok(report)
 }
 
-/// CPU from registered tools to the first search that can be answered, the first use of the embedding included.
+/// CPU time from registered tools to the first search, including the first use of the embedding.
 pub(crate) fn build(setup: &Setup) -> Result<Report> {
     let load = cpu_micros(Whose::Ours)?;
     let embedder = toolyard_text::embedding::StaticEmbedder::shared();
@@ -225,7 +225,7 @@ fn labelled_catalog(path: &Path) -> Result<LabelledCatalog> {
     LabelledCatalog::new(&tools).map_err(|e| anyhow!(e.message))
 }
 
-/// Bytes a model is sent for a catalog, directly and in each mode.
+/// Bytes that a model receives for a catalog, directly and in each mode.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ContextBytes {
@@ -236,7 +236,7 @@ struct ContextBytes {
     directory: usize,
 }
 
-/// The bytes for these tools. The control tools are those of this build.
+/// The bytes for these tools, with the control tools of this build.
 fn context_bytes(entries: impl IntoIterator<Item = ToolEntry>) -> Result<ContextBytes> {
     let mut registry = Registry::new();
     for entry in entries {
@@ -262,7 +262,7 @@ fn context_bytes(entries: impl IntoIterator<Item = ToolEntry>) -> Result<Context
     })
 }
 
-/// The tools of a snapshot as a plugin's.
+/// The tools of a snapshot, as tools of a plugin.
 fn as_plugin(snapshot: &Arc<Snapshot>) -> Result<Vec<ToolEntry>> {
     let entry = |entry: &Arc<ToolEntry>| {
         Ok(ToolEntry::new(entry.definition().as_ref().clone(), ToolSource::plugin("generated"))?)
@@ -270,7 +270,7 @@ fn as_plugin(snapshot: &Arc<Snapshot>) -> Result<Vec<ToolEntry>> {
     snapshot.iter().map(entry).collect()
 }
 
-/// The tools that Toolyard is shipped with.
+/// The built-in tools of Toolyard.
 fn shipped() -> Result<Vec<ToolEntry>> {
     let core = [toolyard_vault::definitions()?, toolyard_knowledge::definitions()?];
     let core = core.into_iter().flatten().map(|definition| ToolEntry::new(definition, ToolSource::core()));
@@ -279,7 +279,7 @@ fn shipped() -> Result<Vec<ToolEntry>> {
     Ok(core.chain(context).collect::<Result<_, _>>()?)
 }
 
-/// Bytes a model is sent, in each mode, for the shipped tools, for 300 tools of plugins and for 2,500.
+/// Bytes that a model receives in each mode: for the built-in tools, for 300 plugin tools and for 2,500.
 pub(crate) fn context(setup: &Setup) -> Result<Report> {
     let mut report = Report::new("tools-context", "ratio", Good::AtMost, 0.01);
     let large = context_bytes(as_plugin(&generated(SMALL)?)?)?;
@@ -302,7 +302,7 @@ pub(crate) fn context(setup: &Setup) -> Result<Report> {
         .figure("directBytes", direct as f64))
 }
 
-/// nDCG and recall on labelled sets, by words alone and with meaning. Meaning must not make any of them worse.
+/// nDCG and recall on labelled data sets, by words alone and with meaning. Meaning must not make any of them worse.
 pub(crate) fn quality(setup: &Setup) -> Result<Report> {
     let mut report = Report::new("tools-quality", "leastGain", Good::AtLeast, 0.0);
     if setup.sets.is_empty() {

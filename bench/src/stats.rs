@@ -1,8 +1,8 @@
-//! Medians and the like.
+//! Quantiles and unit conversions.
 
 use std::time::Duration;
 
-/// The value below which this part of all values lies; 0 when there are none.
+/// The quantile at `part`; 0 when there are no values.
 pub(crate) fn quantile(values: &[f64], part: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -10,17 +10,17 @@ pub(crate) fn quantile(values: &[f64], part: f64) -> f64 {
     sorted.get(index).copied().unwrap_or_default()
 }
 
-/// The middle value.
+/// The median.
 pub(crate) fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// The largest value.
+/// The maximum.
 pub(crate) fn most(values: &[f64]) -> f64 {
     quantile(values, 1.0)
 }
 
-/// Microseconds.
+/// A duration in microseconds.
 pub(crate) fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }

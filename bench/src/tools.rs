@@ -1,4 +1,4 @@
-//! The tools that are called: an echo, a step that claims to write and does nothing, and a list to loop over.
+//! The tools of the benchmarks: an echo, a no-op that declares a write, a slow tool, and a list to iterate over.
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
@@ -13,19 +13,19 @@ use toolyard_catalog::{ToolEntry, ToolSource};
 use toolyard_engine::{BoxFuture, CallContext, Failed, Output, Prepared, Provider};
 use toolyard_protocol::{ErrorCode, ToolCall, ToolDefinition};
 
-/// Answers its arguments; read-only.
+/// Returns its arguments; read-only.
 pub(crate) const ECHO: &str = "bench.echo";
-/// Says that it writes, and does nothing.
+/// Declares that it writes, and does nothing.
 pub(crate) const WRITE: &str = "bench.write";
-/// Takes its time; read-only.
+/// Waits for the requested time; read-only.
 pub(crate) const HANG: &str = "bench.hang";
 /// A list of numbers; read-only.
 pub(crate) const RANGE: &str = "bench.range";
 
-/// The most items of one list.
+/// Maximum number of items of a list.
 const MAX_ITEMS: u64 = 1_000_000;
 
-/// Runs the tools and notes when it was asked to write.
+/// Runs the tools and records the times of writes.
 #[derive(Default)]
 pub(crate) struct BenchTools {
     writes: Mutex<Vec<Instant>>,
@@ -33,12 +33,12 @@ pub(crate) struct BenchTools {
 }
 
 impl BenchTools {
-    /// When each write was executed, since this was last asked.
+    /// The times of the writes executed since the last call.
     pub(crate) fn take_writes(&self) -> Vec<Instant> {
         std::mem::take(&mut *self.writes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How many echoes were executed so far.
+    /// Number of echoes executed so far.
     pub(crate) fn echoes(&self) -> u64 {
         self.echoes.load(Ordering::Acquire)
     }
@@ -85,7 +85,7 @@ impl Provider for BenchTools {
     }
 }
 
-/// What the catalog is told about the tools.
+/// The catalog entries of the tools.
 pub(crate) fn entries() -> Result<Vec<ToolEntry>> {
     let echo = json!({
         "type": "object", "additionalProperties": false, "required": ["text", "n"],

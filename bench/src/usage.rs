@@ -1,14 +1,14 @@
-//! CPU time and memory, as the kernel counts them.
+//! CPU time and memory, as the kernel reports them.
 #![allow(unsafe_code)]
 
 use anyhow::{Context, Result, ensure};
 
-/// Whose CPU time.
+/// The process whose CPU time is measured.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Whose {
     /// All threads of this process.
     Ours,
-    /// Child processes that ended and were waited for.
+    /// Child processes that have exited and were waited for.
     Children,
 }
 
@@ -19,7 +19,7 @@ pub(crate) fn cpu_micros(whose: Whose) -> Result<f64> {
         Whose::Children => libc::RUSAGE_CHILDREN,
     };
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel fills in a record of ours, all of whose fields are numbers, for which zero is a value.
+    // SAFETY: the kernel fills in our record. All of its fields are numbers, for which zero is a valid value.
     let usage = unsafe {
         ensure!(libc::getrusage(who, usage.as_mut_ptr()) == 0, "the kernel does not say how much CPU was used");
         usage.assume_init()
@@ -31,15 +31,15 @@ pub(crate) fn cpu_micros(whose: Whose) -> Result<f64> {
 /// Memory of a process, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
-    /// What the process alone has and the kernel cannot drop: dirty private pages, and what of them was swapped out.
-    /// Targets are about this figure.
+    /// Memory that belongs to the process alone and that the kernel cannot drop: dirty private pages, including those
+    /// swapped out. Targets refer to this figure.
     pub(crate) private: f64,
-    /// Everything that is mapped and present, with pages of files that the kernel drops when it needs room.
+    /// All mapped and present pages, including file pages that the kernel can drop.
     pub(crate) resident: f64,
 }
 
 impl Memory {
-    /// Reads the kernel's sums over all mappings of a process.
+    /// Reads the kernel's totals over all mappings of a process.
     pub(crate) fn of(pid: u32) -> Result<Self> {
         let path = format!("/proc/{pid}/smaps_rollup");
         let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;

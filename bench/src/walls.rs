@@ -1,4 +1,5 @@
-//! What walls cost: starting a program within walls against starting it without, and exchanging lines with it.
+//! The cost of the sandbox: starting a program in the sandbox against starting it without, and exchanging lines with
+//! it.
 
 use crate::{
     Setup,
@@ -14,19 +15,19 @@ use tokio::{
 };
 use toolyard_sandbox::launch::{ConfinedLauncher, Confinement, Program};
 
-/// Starts for each round, with walls and without.
+/// Starts per round, with and without the sandbox.
 const STARTS: usize = 20;
-/// Slices of exchanges for each round, with walls and without in alternation.
+/// Slices of exchanges per round, alternately with and without the sandbox.
 const SLICES: usize = 10;
-/// Lines exchanged in a slice.
+/// Lines exchanged per slice.
 const LINES: usize = 300;
-/// Milliseconds that walls may add to a start.
+/// Maximum number of milliseconds that the sandbox may add to a start.
 const MOST_START_MS: f64 = 15.0;
-/// How much longer an exchange within walls may take. It makes no call that the supervisor decides about, so what is
-/// measured is noise.
+/// Maximum ratio of an exchange in the sandbox to one without. The exchange makes no system call that the supervisor
+/// decides on, so only noise is measured.
 const MOST_CALL_RATIO: f64 = 1.1;
 
-/// A program that answers each line with the same line.
+/// A program that returns each line.
 struct Echo {
     child: Child,
     input: ChildStdin,
@@ -34,7 +35,7 @@ struct Echo {
 }
 
 impl Echo {
-    /// Starts it and waits for its first answer; milliseconds from the one to the other.
+    /// Starts the program and waits for its first response; returns the milliseconds between.
     async fn start(launcher: Option<&ConfinedLauncher>, walls: &Confinement) -> Result<(Self, f64)> {
         let env = [("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
         let cat = Program { program: "cat", args: &[], cwd: None, env: &env };
@@ -69,7 +70,7 @@ impl Echo {
         Ok(())
     }
 
-    /// Microseconds of one exchange.
+    /// Microseconds per exchange.
     async fn exchanges(&mut self) -> Result<f64> {
         let begun = Instant::now();
         for _ in 0..LINES {
@@ -79,7 +80,7 @@ impl Echo {
     }
 }
 
-/// Starts and exchanges with and without walls, in alternation.
+/// Starts and exchanges, alternately with and without the sandbox.
 pub(crate) fn start(setup: &Setup) -> Result<Report> {
     let report = Report::new("walls-start", "addedMs", Good::AtMost, MOST_START_MS).also(
         "callRatio",
@@ -90,7 +91,7 @@ pub(crate) fn start(setup: &Setup) -> Result<Report> {
         Ok(program) => program,
         Err(why) => return Ok(report.skipped(why)),
     };
-    // The small child beside the program, which is what a running Toolyard starts plugins with.
+    // The small launcher beside the program, with which a running Toolyard starts plugins.
     let small = program.with_file_name("toolyard-script");
     let launcher = ConfinedLauncher::with_program(if small.exists() { small } else { program });
     let data = tempfile::tempdir_in(&setup.dir)?;

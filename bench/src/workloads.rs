@@ -10,19 +10,19 @@ fn plan(risk: &str, steps: Vec<Value>) -> Result<ActionPlan> {
     serde_json::from_value(plan).context("a plan of the benchmark")
 }
 
-/// Steps that echo, each on its own.
+/// Independent echo steps.
 pub(crate) fn echoes(count: usize) -> Result<ActionPlan> {
     let step = |n| json!({"id": format!("s{n}"), "tool": ECHO, "args": {"text": format!("step number {n}"), "n": n}});
     plan("read-only", (0..count).map(step).collect())
 }
 
-/// Steps that say they write, one after another.
+/// Sequential steps that declare a write.
 pub(crate) fn writes(count: usize) -> Result<ActionPlan> {
     let step = |n| json!({"id": format!("s{n}"), "tool": WRITE, "args": {"n": n}});
     plan("writes", (0..count).map(step).collect())
 }
 
-/// One loop over a list, 16 at once.
+/// One loop over a list, with 16 concurrent iterations.
 pub(crate) fn echo_loop(count: usize) -> Result<ActionPlan> {
     looped(
         "read-only",
@@ -31,7 +31,7 @@ pub(crate) fn echo_loop(count: usize) -> Result<ActionPlan> {
     )
 }
 
-/// One loop of steps that say they write, 16 at once.
+/// One loop of steps that declare a write, with 16 concurrent iterations.
 pub(crate) fn write_loop(count: usize) -> Result<ActionPlan> {
     looped("writes", count, json!({"id": "each", "tool": WRITE, "args": {"n": "{item}"}}))
 }

@@ -1,5 +1,5 @@
-//! Stamps the crate with a hash of its own sources, so that two programs built from different sources refuse each other
-//! even where nobody changed a version number.
+//! Stamps the crate with a hash of its sources, so that two programs built from different sources reject each other
+//! even when nobody changed a version number.
 #![allow(clippy::print_stdout)] // how a build script speaks to cargo
 
 use std::{

@@ -4,7 +4,8 @@
 usage: make.py FOLDER [--check]
 
 FOLDER holds the recordings: openclaw/ (one WebSocket connection a file, and http.jsonl), openviking-http/ (one exchange a
-file) and openviking/ (one call of a plugin's tool or command a file). They are needed only to write the facts anew; the
+file), openviking/ (one call of a plugin's tool or command a file) and hooks/ (one event of a coding agent's hook a file, in a
+folder for each agent). They are needed only to write the facts anew; the
 tests read the facts. With --check nothing is written, and a difference fails.
 
 A fact is a request as it must be sent again, and what the tests compare of its answer: codes, keys, types of values, and
@@ -323,6 +324,43 @@ def openviking_tools(folder):
     return {"calls": facts}
 
 
+# Members of a hook's event that the tests send again. Responses are cut: their form is what matters.
+HOOK_MEMBERS = [
+    "session_id", "cwd", "hook_event_name", "tool_name", "tool_input", "tool_response", "tool_use_id", "prompt_id",
+    "turn_id", "agent_id", "agent_type", "error", "file_path",
+]
+# Coding agents whose hooks are played again.
+HOOK_CLIENTS = ["claude", "codex", "gemini"]
+# Characters of a response that are kept.
+LONGEST_RESPONSE = 200
+
+
+def short(value):
+    if isinstance(value, str):
+        return value[:LONGEST_RESPONSE]
+    if isinstance(value, list):
+        return [short(item) for item in value[:1]]
+    if isinstance(value, dict):
+        return {key: short(held) for key, held in value.items()}
+    return value
+
+
+def hooks(folder):
+    events = []
+    for client in HOOK_CLIENTS:
+        for path in sorted((folder / client).glob("*.json")):
+            event = json.loads(path.read_text())
+            payload = {key: event[key] for key in HOOK_MEMBERS if key in event}
+            if "tool_response" in payload:
+                payload["tool_response"] = short(payload["tool_response"])
+            events.append({"client": client, "name": path.stem, "payload": payload})
+    installs = {
+        client: json.loads((folder / f"install-{client}.{kind}.json").read_text())
+        for client, kind in [("claude", "settings"), ("codex", "hooks"), ("gemini", "settings")]
+    }
+    return {"events": events, "installs": installs}
+
+
 def written(facts):
     """JSON with one fact a line, so that a change is seen where it is."""
     line = lambda value: json.dumps(value, ensure_ascii=False)
@@ -351,6 +389,7 @@ def main():
         "openclaw.json": Openclaw(folder / "openclaw").facts(),
         "openviking-http.json": openviking_http(folder / "openviking-http"),
         "openviking-tools.json": openviking_tools(folder / "openviking"),
+        "hooks.json": hooks(folder / "hooks"),
     }
     stale = []
     for name, facts in made.items():

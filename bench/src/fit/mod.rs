@@ -1,4 +1,4 @@
-//! `fit-memory`: fits the weights by which turns are recalled (`crates/recall/src/index/fitted.rs`), measures them on
+//! `fit-memory`: fits the weights for the recall of turns (`crates/recall/src/index/fitted.rs`), measures them on
 //! conversations that were left out of the fit, and prints the table.
 
 mod model;
@@ -15,10 +15,11 @@ use toolyard_recall::{
     },
 };
 
-/// Each conversation of a set with at most this many is left out alone; those of larger sets in as many groups.
+/// In a set with at most this many conversations each is left out alone; in a larger set the conversations are divided
+/// into this many groups.
 const MOST_GROUPS: usize = 6;
 
-/// Fits and prints.
+/// Fits the weights and prints the results.
 pub(crate) fn memory(setup: &Setup, weights: &[f64]) -> Result<()> {
     ensure!(!setup.sets.is_empty(), "name folders with turns.jsonl and questions.jsonl with --sets");
     let mut sets = Vec::new();
@@ -35,7 +36,7 @@ pub(crate) fn memory(setup: &Setup, weights: &[f64]) -> Result<()> {
     report(out, &sets, &used)
 }
 
-/// Prints the figures of each set, left out as a whole and by conversations, and the table fitted on everything.
+/// Prints the figures of each set, left out as a whole and by conversations, and the table fitted on all sets.
 fn report(out: &mut impl Write, sets: &[Set], used: &[Sign]) -> Result<()> {
     let spread = spreads(sets);
     let all = fit(sets, used, &spread, &[0.0; SIGNS], |_, _| true);

@@ -1,5 +1,5 @@
-//! The model: a softmax over all candidates of a question, with an equal share for each piece of evidence. Signs are
-//! standardised and weights kept small (L2). Newton's method: the same data gives the same numbers.
+//! The model: a softmax over all candidates of a question, with an equal share for each piece of evidence. Signals are
+//! standardised and weights are regularised (L2). Newton's method makes the result deterministic.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use toolyard_recall::{
@@ -10,55 +10,55 @@ use toolyard_recall::{
     },
 };
 
-/// What an adversarial question counts beside another one. They name the wrong speaker: without them a fit trusts the speaker
-/// so much that plain words find more of their evidence, with all of their weight it trusts the speaker less than the other
-/// questions need.
+/// Weight of an adversarial question relative to others. Such a question names the wrong speaker. Without them a fit
+/// trusts the speaker so much that BM25 finds more of their evidence; with their full weight it trusts the speaker less
+/// than the other questions need.
 const ADVERSARIAL_WEIGHT: f64 = 0.4;
-/// How strongly weights are kept small.
+/// Strength of the L2 regularisation.
 const L2: f64 = 1e-3;
-/// Steps of Newton's method at most.
+/// Maximum number of Newton steps.
 const STEPS: usize = 20;
-/// A step that had to be halved below this gains nothing.
+/// A step that is halved below this size gains nothing.
 const MIN_STEP: f64 = 1e-3;
-/// A fit has converged when a step lowers the loss by less.
+/// The fit has converged when a step lowers the loss by less than this.
 const CONVERGED: f64 = 1e-6;
-/// Candidates with a smaller share of the softmax do not bend the loss.
+/// Candidates with a smaller softmax share are ignored in the curvature of the loss.
 const MIN_SHARE: f64 = 1e-4;
 
-/// One question: the signs of its candidates, and which of them are evidence.
+/// One question: the signals of its candidates, and which of them are evidence.
 pub(super) struct Case {
     pub(super) conv: String,
     pub(super) category: String,
-    /// The signs of all candidates, one candidate after the other.
+    /// The signals of all candidates, concatenated.
     rows: Vec<f32>,
-    /// Places of the evidence among the candidates.
+    /// Indexes of the evidence among the candidates.
     evidence: Vec<usize>,
-    /// Evidence in all, among the candidates or not.
+    /// Total number of evidence turns, whether or not they are candidates.
     wanted: usize,
 }
 
 impl Case {
-    /// Adversarial questions name the wrong speaker.
+    /// Whether the question is adversarial: it names the wrong speaker.
     pub(super) fn is_adversarial(&self) -> bool {
         self.category == ADVERSARIAL
     }
 
-    /// What it counts in a fit, beside the others of its set.
+    /// Weight of the question within its set.
     fn weight(&self) -> f64 {
         if self.is_adversarial() { ADVERSARIAL_WEIGHT } else { 1.0 }
     }
 }
 
-/// A labelled set and how much it counts in a fit.
+/// A labelled set and its weight in a fit.
 pub(super) struct Set {
     pub(super) name: String,
-    /// What all its questions count together.
+    /// Total weight of all its questions.
     pub(super) weight: f64,
     pub(super) cases: Vec<Case>,
 }
 
 impl Set {
-    /// Asks every question with evidence for its candidates.
+    /// Collects the candidates of every question with evidence.
     pub(super) fn read(name: &str, weight: f64, turns: &[Turn], questions: &[Asked]) -> Self {
         let index = index_turns(turns);
         let known: HashSet<String> = turns.iter().map(|turn| turn_id(&turn.conv, &turn.id)).collect();
@@ -90,7 +90,7 @@ impl Set {
     }
 }
 
-/// What signs are standardised by: their spread over all candidates. The mean does not matter to a softmax.
+/// The standard deviation of each signal over all candidates. The mean does not matter to a softmax.
 pub(super) fn spreads(sets: &[Set]) -> [f64; SIGNS] {
     let (mut sum, mut squares, mut count) = ([0.0; SIGNS], [0.0; SIGNS], 0.0f64);
     for set in sets {
@@ -109,7 +109,7 @@ pub(super) fn spreads(sets: &[Set]) -> [f64; SIGNS] {
     std::array::from_fn(|at| (squares[at] / count - (sum[at] / count).powi(2)).max(1e-8).sqrt())
 }
 
-/// Fits the weights of some signs on the cases that `takes` lets through, beginning with weights that are near.
+/// Fits the weights of the used signals on the cases that `takes` accepts, starting from `begin`.
 pub(super) fn fit(
     sets: &[Set],
     used: &[Sign],
@@ -129,7 +129,7 @@ pub(super) fn fit(
     let mut now = slopes(&chosen, &signs, spread, &weights);
     for _ in 0..STEPS {
         let Some(step) = solve(now.curve.clone(), now.slope.clone()) else { break };
-        // A whole step can overshoot far from the optimum: it is halved until the loss falls.
+        // A full step can overshoot far from the optimum: it is halved until the loss falls.
         let mut size = 1.0;
         let better = loop {
             let tried: Vec<f64> = weights.iter().zip(&step).map(|(weight, step)| weight + size * step).collect();
@@ -154,7 +154,7 @@ pub(super) fn fit(
     all
 }
 
-/// The loss at a point, its slope downwards, and its curvature.
+/// The loss at a point, its negative gradient, and its curvature.
 struct Slopes {
     loss: f64,
     slope: Vec<f64>,
@@ -163,7 +163,7 @@ struct Slopes {
 
 fn slopes(chosen: &[(f64, &Case)], signs: &[usize], spread: &[f64; SIGNS], weights: &[f64]) -> Slopes {
     let n = signs.len();
-    // A weight is kept small as that of a standardised sign.
+    // The regularisation applies to the weights of standardised signals.
     let keep: Vec<f64> = signs.iter().map(|sign| L2 * spread[*sign].powi(2)).collect();
     let mut loss: f64 = keep.iter().zip(weights).map(|(keep, weight)| keep * weight * weight).sum();
     let mut slope: Vec<f64> = keep.iter().zip(weights).map(|(keep, weight)| -2.0 * keep * weight).collect();
@@ -200,7 +200,7 @@ fn slopes(chosen: &[(f64, &Case)], signs: &[usize], spread: &[f64; SIGNS], weigh
     Slopes { loss, slope, curve }
 }
 
-/// Solves a symmetric system by elimination.
+/// Solves a linear system by Gaussian elimination.
 fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Option<Vec<f64>> {
     let n = right.len();
     for column in 0..n {
@@ -225,7 +225,7 @@ fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Option<Vec<f64>> {
     Some(right)
 }
 
-/// Questions and recall at 5, 10 and 20, by category; `all` leaves adversarial questions out.
+/// Number of questions and recall at 5, 10 and 20, by category; `all` excludes adversarial questions.
 pub(super) type Recalled = BTreeMap<String, (usize, [f64; 3])>;
 
 /// Measures cases, each with its own weights.

@@ -1,5 +1,5 @@
-//! Admission: what strangers can take from the gateway, what slow peers and hung calls cost those who need it, and what
-//! letting a request in costs in CPU time.
+//! Admission: the resources that unauthenticated clients can take, the effect of slow peers and hung calls on other
+//! clients, and the CPU time of admitting a request.
 
 use super::{
     generator,
@@ -31,17 +31,17 @@ use tokio_util::sync::CancellationToken;
 use toolyard_gateway::{Gateway, Settings, admission::exercise};
 use toolyard_service::{ProcessInfo, Service};
 
-/// Time after which something that should have been answered counts as lost.
+/// A response that takes longer than this counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
 const TEXT: u8 = 1;
 const PING: u8 = 9;
 
-/// What a stranger sends on each of its connections.
+/// What an unauthenticated client sends on each of its connections.
 struct Attack {
     name: &'static str,
-    /// Sent at once.
+    /// Sent once at the start.
     opening: Vec<u8>,
-    /// Sent again and again for as long as the connection takes it.
+    /// Sent repeatedly as long as the connection accepts it.
     rest: Vec<u8>,
 }
 
@@ -55,7 +55,7 @@ fn attacks(address: SocketAddr) -> Vec<Attack> {
     };
     let piece = vec![b'x'; 32 << 10];
     let half_frame = |opening: String| {
-        // The head of a frame of 60 KiB, and nearly all of it.
+        // The header of a frame of 60 KiB, and all of its payload but one byte.
         let whole = frame(TEXT, &vec![b' '; 60 << 10]);
         [opening.into_bytes(), whole[..whole.len() - 1].to_vec()].concat()
     };
@@ -92,14 +92,14 @@ fn attacks(address: SocketAddr) -> Vec<Attack> {
     ]
 }
 
-/// One address without a token, whatever it sends: memory and sockets it can take.
+/// One address without a token: the memory and sockets it can take, whatever it sends.
 pub(crate) fn strangers(setup: &Setup) -> Result<Report> {
     const CONNECTIONS: usize = 600;
     const LASTS: Duration = Duration::from_secs(3);
     open_files(CONNECTIONS as u64 * 2 + 400)?;
     let served = Served::start(setup)?;
     generator()?.block_on(LocalSet::new().run_until(async {
-        // What the gateway needs for its first clients it keeps.
+        // The memory that the gateway allocates for its first clients is kept, so it must not count.
         for _ in 0..200 {
             drop(Wire::connect(served.address, TOKEN).await?);
         }
@@ -121,7 +121,7 @@ pub(crate) fn strangers(setup: &Setup) -> Result<Report> {
                 sockets = sockets.max(served.sockets()?.saturating_sub(sockets_before));
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
-            // Somebody with a token, from the same address, in the middle of it.
+            // A client with a token connects from the same address during the attack.
             let own = tokio::time::timeout(PATIENCE, Wire::connect(address, TOKEN)).await;
             if !matches!(own, Ok(Ok(_))) {
                 shut_out.push(name);
@@ -143,7 +143,7 @@ pub(crate) fn strangers(setup: &Setup) -> Result<Report> {
     }))
 }
 
-/// Attacks on one connection after another until the time is up.
+/// Attacks over one connection after another until the time is up.
 async fn pester(address: SocketAddr, attack: Rc<Attack>, lasts: Duration) {
     let until = Instant::now() + lasts;
     while Instant::now() < until {
@@ -153,7 +153,7 @@ async fn pester(address: SocketAddr, attack: Rc<Attack>, lasts: Duration) {
             sent = stream.write_all(&attack.rest).await;
             tokio::task::yield_now().await;
         }
-        // Whoever is not cut off stays, and never reads more than it must to notice.
+        // A connection that is not closed stays open and reads only enough to notice the close.
         let mut scrap = [0; 1];
         while let Ok(1..) = stream.peek(&mut scrap).await {
             tokio::time::sleep(Duration::from_millis(200)).await;
@@ -165,7 +165,7 @@ async fn pester(address: SocketAddr, attack: Rc<Attack>, lasts: Duration) {
     }
 }
 
-/// Slow peers from many addresses and hung calls: how quickly health, approvals and cancel are answered meanwhile.
+/// Latency of health, approvals and cancel, with slow peers from many addresses and hung calls.
 pub(crate) fn busy(setup: &Setup) -> Result<Report> {
     const PEERS: usize = 4096;
     const PEERS_PER_ADDRESS: usize = 128;
@@ -224,7 +224,7 @@ pub(crate) fn busy(setup: &Setup) -> Result<Report> {
     }))
 }
 
-/// Holds a connection with half a head, one byte at a time, and comes again whenever it is closed.
+/// Holds a connection with an incomplete header, one byte at a time, and reconnects whenever it is closed.
 async fn slow_peer(address: SocketAddr, from: IpAddr, held: Rc<Cell<usize>>, stop: CancellationToken) {
     while !stop.is_cancelled() {
         let connected = async {
@@ -257,7 +257,7 @@ fn millis(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1000.0
 }
 
-/// Sends a request and waits for the answer with its id, past everything else; gives the answer's text.
+/// Sends a request and waits for the response with its id, ignoring everything else; returns the text.
 async fn answer(wire: &mut Wire, id: &str, sent: &[u8]) -> Result<String> {
     wire.send(sent).await?;
     let wanted = format!(r#""id":"{id}""#);
@@ -279,7 +279,7 @@ async fn timed(wire: &mut Wire, method: &str, id: &str, params: &serde_json::Val
     Ok(millis(began))
 }
 
-/// A hung call and its cancelling.
+/// Starts a hung call and cancels it.
 async fn cancel_one(wire: &mut Wire, n: usize) -> Result<f64> {
     let id = format!("x{n}");
     wire.send(&request(&id, "tools.invoke", &json!({"name": HANG, "args": {"ms": 600_000}}))).await?;
@@ -289,7 +289,7 @@ async fn cancel_one(wire: &mut Wire, n: usize) -> Result<f64> {
     Ok(millis(began))
 }
 
-/// A question, and how long its answer takes to be taken.
+/// Creates an approval request, and measures how long its resolution takes.
 async fn approve_one(asker: &mut Wire, approver: &mut Wire, n: usize) -> Result<f64> {
     let question = json!({"title": "May I?", "description": format!("Question {n}"), "twoPhase": true});
     let id = format!("q{n}");
@@ -300,7 +300,7 @@ async fn approve_one(asker: &mut Wire, approver: &mut Wire, n: usize) -> Result<
     timed(approver, "approval.resolve", "a", &params).await
 }
 
-/// `GET /health` on a connection of its own.
+/// `GET /health` on a new connection.
 async fn look(address: SocketAddr) -> Result<f64> {
     let began = Instant::now();
     let looking = async {
@@ -316,7 +316,7 @@ async fn look(address: SocketAddr) -> Result<f64> {
     Ok(millis(began))
 }
 
-/// CPU time of admitting a request with the credential: its head, and its place among those that run.
+/// CPU time of admitting an authenticated request: parsing its header, and taking a slot among the running requests.
 pub(crate) fn cpu(setup: &Setup) -> Result<Report> {
     const REQUESTS: usize = 100_000;
     let rig = Rig::new(setup)?;

@@ -1,5 +1,5 @@
-//! The Gateway over loopback: how quick a call is through the whole road, what connections weigh, what a busy or broken
-//! neighbour costs. The load is made in this process, the gateway runs in another.
+//! The Gateway over loopback: the latency of a call through the whole pipeline, the memory of connections, and the
+//! effect of a busy or broken client on others. This process generates the load; the gateway runs in another process.
 
 mod admission;
 mod served;
@@ -30,7 +30,7 @@ use wire::{Wire, contains, echo, request};
 
 const WARM_UP: usize = 2000;
 
-/// One thread makes the load, so that the gateway has the other core to itself.
+/// One thread generates the load, so that the gateway has the other core to itself.
 fn generator() -> Result<Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
@@ -39,7 +39,7 @@ fn echo_request() -> Vec<u8> {
     request("r", "tools.invoke", &json!({"name": ECHO, "args": {"text": "hello", "n": 1}}))
 }
 
-/// A call with one connection, and as many as possible with sixteen.
+/// Latency of a call with one connection, and throughput with sixteen.
 pub(crate) fn echoes(setup: &Setup) -> Result<Report> {
     const CALLS: usize = 10_000;
     const CONNECTIONS: usize = 16;
@@ -91,7 +91,7 @@ pub(crate) fn echoes(setup: &Setup) -> Result<Report> {
     })
 }
 
-/// Runs all of them at once on this thread.
+/// Runs all tasks concurrently on this thread.
 async fn all<F: Future<Output = Result<()>> + 'static>(tasks: Vec<F>) -> Result<()> {
     let local = tokio::task::LocalSet::new();
     let running: Vec<_> = tasks.into_iter().map(|task| local.spawn_local(task)).collect();
@@ -105,13 +105,14 @@ async fn all<F: Future<Output = Result<()>> + 'static>(tasks: Vec<F>) -> Result<
         .await
 }
 
-/// Ten thousand connections that want nothing.
+/// Ten thousand idle connections.
 pub(crate) fn idle(setup: &Setup) -> Result<Report> {
     const CONNECTIONS: usize = 10_000;
     open_files(CONNECTIONS as u64 + 200)?;
     let served = Served::start(setup)?;
     generator()?.block_on(async {
-        // What the gateway needs for the first ones it keeps; what matters is what each one more needs.
+        // The memory that the gateway allocates for its first connections is kept; the cost of each further one is
+        // measured.
         drop(connect_many(&served, 200).await?);
         tokio::time::sleep(Duration::from_millis(500)).await;
         let before = served.memory()?;
@@ -120,8 +121,8 @@ pub(crate) fn idle(setup: &Setup) -> Result<Report> {
         let connecting = began.elapsed();
         tokio::time::sleep(Duration::from_secs(1)).await;
         let each = (served.memory()? - before) / CONNECTIONS as f64;
-        // Everybody hears the next two ticks; how long after they were sent? Those that came while nobody listened here
-        // are late by our own doing.
+        // Measures how late each connection receives the next two ticks. Ticks sent before this process started
+        // listening are ignored.
         let listening_since = now_ms()?;
         let late: Arc<std::sync::Mutex<Vec<f64>>> = Arc::default();
         let tasks: Vec<_> = wires
@@ -141,7 +142,7 @@ pub(crate) fn idle(setup: &Setup) -> Result<Report> {
                             }
                         }
                     }
-                    // Nobody goes before all have heard it: leaving is work for the gateway.
+                    // No connection closes before all have received the tick, because closing is work for the gateway.
                     tokio::time::sleep(Duration::from_secs(3)).await;
                     anyhow::Ok(())
                 }
@@ -171,7 +172,7 @@ async fn connect_many(served: &Served, count: usize) -> Result<Vec<Wire>> {
     Ok(wires)
 }
 
-/// A thousand connections that all call: as fast as they can, and five times a second each.
+/// A thousand connections that all call: as fast as possible, and five times a second each.
 pub(crate) fn many(setup: &Setup) -> Result<Report> {
     const CONNECTIONS: usize = 1000;
     const PACE: Duration = Duration::from_millis(200);
@@ -191,7 +192,7 @@ pub(crate) fn many(setup: &Setup) -> Result<Report> {
                 .map(|(i, mut wire)| {
                     let (times, errors, call) = (times.clone(), errors.clone(), echo_request());
                     async move {
-                        // Not all at the same moment, when there is a pace.
+                        // With a pace, the calls are spread over the interval.
                         tokio::time::sleep(pace * i as u32 / CONNECTIONS as u32).await;
                         let mut own = Vec::with_capacity(calls);
                         for n in 0..calls {
@@ -200,7 +201,8 @@ pub(crate) fn many(setup: &Setup) -> Result<Report> {
                                 errors.fetch_add(1, Ordering::Relaxed);
                                 break;
                             }
-                            // The first calls meet a gateway that has just admitted a thousand.
+                            // The first call of each connection is ignored, because the gateway has just admitted a
+                            // thousand connections.
                             if n > 0 {
                                 own.push(micros(began.elapsed()) / 1000.0);
                             }
@@ -228,7 +230,7 @@ pub(crate) fn many(setup: &Setup) -> Result<Report> {
     })
 }
 
-/// From the start of `toolyard up` to its first answer, and its memory when nothing is asked of it.
+/// Time from the start of `toolyard up` to its first response, and its idle memory.
 pub(crate) fn start(setup: &Setup) -> Result<Report> {
     const IDLE: Duration = Duration::from_secs(2);
     let report =
@@ -253,7 +255,7 @@ pub(crate) fn start(setup: &Setup) -> Result<Report> {
             anyhow::Ok(answer)
         })?;
         ensure!(status.starts_with("HTTP/1.1 200"), "it is not ready: {status}");
-        // The first start makes its home.
+        // The first start creates the home folder, so it is not measured.
         if round > 0 {
             times.push(began.elapsed().as_secs_f64() * 1000.0);
             std::thread::sleep(IDLE);
@@ -269,7 +271,7 @@ pub(crate) fn start(setup: &Setup) -> Result<Report> {
         .figure("idleResidentMegabytes", median(&resident)))
 }
 
-/// A mixed load for a while: memory at the end against memory after the first minute.
+/// A mixed load: memory at the end against memory after the first minute.
 pub(crate) fn soak(setup: &Setup) -> Result<Report> {
     const FIRST: Duration = Duration::from_secs(60);
     const LOOK: Duration = Duration::from_secs(15);
@@ -308,7 +310,7 @@ pub(crate) fn soak(setup: &Setup) -> Result<Report> {
                 Ok(())
             }));
         }
-        // Somebody always comes and goes.
+        // A client that connects and disconnects continuously.
         let (stopped, came) = (stop.clone(), connects.clone());
         tasks.push(Box::pin(async move {
             let call = echo_request();
@@ -326,7 +328,7 @@ pub(crate) fn soak(setup: &Setup) -> Result<Report> {
         let watched = served.clone();
         tasks.push(Box::pin(async move {
             let began = Instant::now();
-            // What waits for the disk comes and goes: the middle of a quarter of a minute says more than one moment.
+            // Memory fluctuates with pending disk writes, so the median over 15 seconds is used instead of one sample.
             for at in [FIRST, length] {
                 tokio::time::sleep((at - LOOK).saturating_sub(began.elapsed())).await;
                 let mut looks = Vec::new();
@@ -351,7 +353,7 @@ pub(crate) fn soak(setup: &Setup) -> Result<Report> {
     })
 }
 
-/// What others notice of a tool that hangs, and of a client that never reads.
+/// The effect of a hanging tool, and of a client that never reads, on other clients.
 pub(crate) fn neighbours(setup: &Setup) -> Result<Report> {
     const CALLERS: usize = 4;
     const CALLS: usize = 1500;
@@ -360,7 +362,7 @@ pub(crate) fn neighbours(setup: &Setup) -> Result<Report> {
     let served = Served::start(setup)?;
     generator()?.block_on(async {
         let address = served.address;
-        // p99 of some callers, in microseconds.
+        // p99 of several callers, in microseconds.
         let slice = || async {
             let times: Arc<std::sync::Mutex<Vec<f64>>> = Arc::default();
             let mut tasks = Vec::new();
@@ -400,7 +402,7 @@ pub(crate) fn neighbours(setup: &Setup) -> Result<Report> {
             let mut deaf = Wire::connect(address, TOKEN).await?;
             let health = request("d", "health", &json!({}));
             for _ in 0..UNREAD {
-                // Once the gateway has had enough of it, nothing more can be sent.
+                // Once the gateway stops reading from this client, nothing more can be sent.
                 if tokio::time::timeout(Duration::from_millis(200), deaf.send(&health)).await.is_err() {
                     break;
                 }

@@ -1,5 +1,5 @@
-//! A gateway in a process of its own, so that its CPU and memory are nobody else's: this program again, with the
-//! benchmark's tools behind the real doors.
+//! A gateway in a separate process, so that its CPU time and memory can be measured alone: this program again, with the
+//! benchmark's tools behind the real endpoints.
 
 use crate::{Setup, rig::Rig, usage::Memory};
 use anyhow::{Context, Result, ensure};
@@ -14,11 +14,11 @@ use toolyard_gateway::{Gateway, Settings, listen};
 use toolyard_service::{ProcessInfo, Service};
 
 pub(crate) const TOKEN: &str = "bench-token-0123456789";
-/// Ticks come more often than by default, so that a benchmark need not wait half a minute for one, and seldom enough for
-/// the load to be made between two of them: whoever does not answer a ping is let go.
+/// Interval of ticks: shorter than the default, so that a benchmark need not wait half a minute for one, but long
+/// enough to generate the load between two of them, because a client that does not answer a ping is disconnected.
 const TICK: Duration = Duration::from_secs(15);
 
-/// A gateway that runs until this is dropped.
+/// A gateway that runs until it is dropped.
 pub(crate) struct Served {
     child: Child,
     pub(crate) address: SocketAddr,
@@ -46,7 +46,7 @@ impl Served {
         Ok(Memory::of(self.child.id())?.private)
     }
 
-    /// Open sockets.
+    /// Number of open sockets.
     pub(crate) fn sockets(&self) -> Result<usize> {
         let path = format!("/proc/{}/fd", self.child.id());
         let files = std::fs::read_dir(&path).with_context(|| format!("cannot read {path}"))?;
@@ -63,20 +63,20 @@ impl Served {
         let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
         let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<f64>().ok());
         let (user, system) = ticks(11).zip(ticks(12)).with_context(|| format!("{path} has no times"))?;
-        // The kernel counts in hundredths of a second on every machine there is.
+        // The kernel counts in hundredths of a second on all supported machines.
         Ok((user + system) * 10_000.0)
     }
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // Its input ends, and so does it.
+        // Closing its input ends the process.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
 }
 
-/// The other side: serves until its input ends.
+/// The gateway process: serves until its input is closed.
 pub(crate) fn serve(setup: &Setup) -> Result<()> {
     let rig = Rig::new(setup)?;
     let stop = CancellationToken::new();
@@ -98,7 +98,7 @@ pub(crate) fn serve(setup: &Setup) -> Result<()> {
     Ok(())
 }
 
-/// The soft limit on open files, raised as far as it goes; at least so many are needed.
+/// Raises the soft limit on open files to the hard limit; fails if fewer than `needed` are allowed.
 pub(crate) fn open_files(needed: u64) -> Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let hard = getrlimit(Resource::Nofile).maximum;

@@ -1,5 +1,5 @@
-//! A raw WebSocket client that spends as little as possible: frames are made once and sent again and again, answers are
-//! cut out of a buffer and looked at only as far as needed. What is measured must be the server.
+//! A raw WebSocket client with minimal cost: frames are built once and sent repeatedly, and responses are read from a
+//! buffer and parsed only as far as needed. The measurement must be dominated by the server.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::net::SocketAddr;
@@ -13,14 +13,14 @@ const CLOSE: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
 
-/// One connection that is in.
+/// An authenticated connection.
 pub(crate) struct Wire {
     stream: TcpStream,
     buffer: Vec<u8>,
     start: usize,
 }
 
-/// A client's frame around a payload. The masking key is zero, so that masking changes nothing.
+/// A client frame with this payload. The masking key is zero, so that masking changes nothing.
 pub(crate) fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0x80 | opcode];
     match payload.len() {
@@ -39,19 +39,19 @@ pub(crate) fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A request's frame.
+/// A request frame.
 pub(crate) fn request(id: &str, method: &str, params: &serde_json::Value) -> Vec<u8> {
     let text = serde_json::json!({"type": "req", "id": id, "method": method, "params": params}).to_string();
     frame(TEXT, text.as_bytes())
 }
 
 impl Wire {
-    /// Opens a connection and lets it be admitted, as a backend without a device.
+    /// Connects and authenticates as a backend without a device.
     pub(crate) async fn connect(address: SocketAddr, token: &str) -> Result<Self> {
         Self::connect_as(address, token, &["operator.read", "operator.write"], &[]).await
     }
 
-    /// The same with these scopes and capabilities.
+    /// Connects with these scopes and capabilities.
     pub(crate) async fn connect_as(address: SocketAddr, token: &str, scopes: &[&str], caps: &[&str]) -> Result<Self> {
         let mut stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
@@ -81,7 +81,7 @@ impl Wire {
         );
         let answer = wire.call(&hello).await?;
         ensure!(contains(answer, b"hello-ok"), "not let in: {}", String::from_utf8_lossy(answer));
-        // The hello is long; what comes now is short.
+        // The hello response is long and later ones are short, so the buffer is shrunk.
         wire.buffer = wire.buffer.split_off(wire.start);
         wire.buffer.shrink_to_fit();
         wire.start = 0;
@@ -100,7 +100,7 @@ impl Wire {
         Ok(self.stream.write_all(frame).await?)
     }
 
-    /// Sends a request and gives the text of its answer; events on the way are left out.
+    /// Sends a request and returns the text of its response, ignoring events.
     pub(crate) async fn call(&mut self, request: &[u8]) -> Result<&[u8]> {
         self.send(request).await?;
         let (from, to) = loop {
@@ -118,7 +118,7 @@ impl Wire {
         Ok(&self.buffer[from..to])
     }
 
-    /// Where the next text lies in the buffer.
+    /// Position of the next text in the buffer.
     async fn next(&mut self) -> Result<(usize, usize)> {
         loop {
             if let Some((opcode, from, to)) = self.whole_frame() {
@@ -151,15 +151,15 @@ impl Wire {
     }
 }
 
-/// Whether bytes hold others.
+/// Whether the bytes contain `wanted`.
 pub(crate) fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
     bytes.windows(wanted.len()).any(|window| window == wanted)
 }
 
-/// A call that must have done what was asked.
+/// Sends a call and checks that it succeeded.
 pub(crate) async fn echo(wire: &mut Wire, request: &[u8]) -> Result<()> {
     let answer = wire.call(request).await.context("no answer")?;
-    // The payload's own ok comes right after the frame's.
+    // The payload's `ok` comes right after the frame's.
     let good = answer.len() > 60 && contains(&answer[..answer.len().min(90)], br#""payload":{"ok":true"#);
     ensure!(good, "an echo failed: {}", String::from_utf8_lossy(answer));
     Ok(())

@@ -48,8 +48,13 @@ export type ApprovalResolveParamsKind = "exec" | "plugin" | "system-agent";
 /** A person behind a messaging channel, in whose name a channel answers. */
 export type ApprovalResolveParamsReviewer = { "channel": string; "accountId": string; "senderId": string };
 
+/** Which calls a grant covers, beyond its agent and its tool. */
+export type ApprovalResolveParamsGrantScope = { "kind": "arguments"; "argsHash"?: string } | { "kind": "run"; "runId"?: ApprovalResolveParamsRunId | null } | { "kind": "folder"; "path": string } | { "kind": "tool" };
+
+export type ApprovalResolveParamsRunId = string;
+
 /** An answer to a question. */
-export type ApprovalResolveParams = { "id": string; "decision": string; "kind"?: ApprovalResolveParamsKind | null; "reviewer"?: ApprovalResolveParamsReviewer | null; "grantExpiresInDays"?: number | null; "grantExpiresInMs"?: number | null };
+export type ApprovalResolveParams = { "id": string; "decision": string; "kind"?: ApprovalResolveParamsKind | null; "reviewer"?: ApprovalResolveParamsReviewer | null; "grantExpiresInDays"?: number | null; "grantExpiresInMs"?: number | null; "grantScope"?: ApprovalResolveParamsGrantScope | null; "shown"?: string | null };
 
 /** A question with its fate, whatever its kind. */
 export type ApprovalResolveAnswerSnapshot = { "id": string; "status": string; "presentation": ApprovalResolveAnswerPresentation; "urlPath": string; "createdAtMs": number; "expiresAtMs": number; "reason"?: string | null; "resolvedAtMs"?: number | null; "source"?: ApprovalResolveAnswerQuestionSource | null; "decision"?: ApprovalResolveAnswerDecisionWord | null; "resolver"?: ApprovalResolveAnswerResolver | null };
@@ -65,6 +70,146 @@ export type ApprovalResolveAnswerResolver = { "kind": string; "id": string };
 
 /** Answers a question of any kind. */
 export type ApprovalResolveAnswer = { "applied": boolean; "approval": ApprovalResolveAnswerSnapshot };
+
+/** What can be answered. */
+export type ApprovalsAnswerParamsDecision = "allow-once" | "allow-always" | "deny";
+
+/** What a lasting permission covers, and for how long. */
+export type ApprovalsAnswerParamsGrantParams = { "scope"?: ApprovalsAnswerParamsGrantScope; "expiresInMs"?: number | null };
+
+/** Which calls a grant covers, beyond its agent and its tool. */
+export type ApprovalsAnswerParamsGrantScope = { "kind": "arguments"; "argsHash"?: string } | { "kind": "run"; "runId"?: ApprovalsAnswerParamsRunId | null } | { "kind": "folder"; "path": string } | { "kind": "tool" };
+
+export type ApprovalsAnswerParamsRunId = string;
+
+/** An answer to a question. */
+export type ApprovalsAnswerParams = { "id": string; "decision": ApprovalsAnswerParamsDecision; "shown"?: string | null; "note"?: string | null; "grant"?: ApprovalsAnswerParamsGrantParams | null };
+
+/** Everything that a person needs to answer a question. */
+export type ApprovalsAnswerAnswerQuestion = { "id": string; "kind": string; "title": string; "description": string; "severity": string; "tool": string; "args": { [key: string]: Json }; "argsCut"?: boolean; "argsHash": string; "preview": ApprovalsAnswerAnswerPreviewState; "diff"?: string | null; "diffCut"?: boolean; "effects"?: ApprovalsAnswerAnswerEffects | null; "problem"?: string | null; "rule": string; "policyHash"?: string | null; "shown": string; "agent": string; "session"?: string | null; "runId"?: ApprovalsAnswerAnswerRunId | null; "callId"?: ApprovalsAnswerAnswerCallId | null; "askedAt": string; "expiresAt": string; "waiting": boolean; "paths"?: Array<string>; "decisions": Array<string>; "scopes": Array<ApprovalsAnswerAnswerScopeWord>; "answer"?: ApprovalsAnswerAnswerGivenAnswer | null };
+
+/** Whether a question shows what the call would do. */
+export type ApprovalsAnswerAnswerPreviewState = "made" | "none" | "failed";
+
+/** Changes that a tool observed itself make, in the shape of the specification's `effects`. */
+export type ApprovalsAnswerAnswerEffects = { "sideEffectsObserved"?: Array<string>; "created"?: Array<ApprovalsAnswerAnswerCreated>; "modified"?: Array<ApprovalsAnswerAnswerModified>; "deleted"?: Array<ApprovalsAnswerAnswerDeleted>; "renamed"?: Array<ApprovalsAnswerAnswerRenamed> };
+
+/** A new file or folder. */
+export type ApprovalsAnswerAnswerCreated = { "path": string; "kind": ApprovalsAnswerAnswerEntryKind };
+
+/** A file or a folder. */
+export type ApprovalsAnswerAnswerEntryKind = "file" | "folder";
+
+/** A file whose content changed. */
+export type ApprovalsAnswerAnswerModified = { "path": string; "kind": ApprovalsAnswerAnswerFileKind; "beforeEtag"?: string | null; "afterEtag"?: string | null };
+
+/** Always `file`: only files have content to modify. */
+export type ApprovalsAnswerAnswerFileKind = "file";
+
+/** A file or folder that is gone. */
+export type ApprovalsAnswerAnswerDeleted = { "path": string; "kind": ApprovalsAnswerAnswerEntryKind; "trashed"?: boolean | null };
+
+/** A renamed or moved file or folder. */
+export type ApprovalsAnswerAnswerRenamed = { "from": string; "to": string };
+
+export type ApprovalsAnswerAnswerRunId = string;
+
+export type ApprovalsAnswerAnswerCallId = string;
+
+/** The scopes of grants, by name. */
+export type ApprovalsAnswerAnswerScopeWord = "arguments" | "run" | "folder" | "tool";
+
+/** The answer to a question. */
+export type ApprovalsAnswerAnswerGivenAnswer = { "decision": string; "by"?: string | null; "client"?: string | null; "door"?: string | null; "at"?: string | null; "reason"?: string | null; "note"?: string | null; "grantId"?: string | null };
+
+/** Answers a question; the answer is bound to what was shown. */
+export type ApprovalsAnswerAnswer = { "applied": boolean; "approval": ApprovalsAnswerAnswerQuestion };
+
+/** Which state of the list the caller knows. */
+export type ApprovalsListParams = { "known"?: Array<string> | null; "waitMs"?: number | null };
+
+/** Everything that a person needs to answer a question. */
+export type ApprovalsListAnswerQuestion = { "id": string; "kind": string; "title": string; "description": string; "severity": string; "tool": string; "args": { [key: string]: Json }; "argsCut"?: boolean; "argsHash": string; "preview": ApprovalsListAnswerPreviewState; "diff"?: string | null; "diffCut"?: boolean; "effects"?: ApprovalsListAnswerEffects | null; "problem"?: string | null; "rule": string; "policyHash"?: string | null; "shown": string; "agent": string; "session"?: string | null; "runId"?: ApprovalsListAnswerRunId | null; "callId"?: ApprovalsListAnswerCallId | null; "askedAt": string; "expiresAt": string; "waiting": boolean; "paths"?: Array<string>; "decisions": Array<string>; "scopes": Array<ApprovalsListAnswerScopeWord>; "answer"?: ApprovalsListAnswerGivenAnswer | null };
+
+/** Whether a question shows what the call would do. */
+export type ApprovalsListAnswerPreviewState = "made" | "none" | "failed";
+
+/** Changes that a tool observed itself make, in the shape of the specification's `effects`. */
+export type ApprovalsListAnswerEffects = { "sideEffectsObserved"?: Array<string>; "created"?: Array<ApprovalsListAnswerCreated>; "modified"?: Array<ApprovalsListAnswerModified>; "deleted"?: Array<ApprovalsListAnswerDeleted>; "renamed"?: Array<ApprovalsListAnswerRenamed> };
+
+/** A new file or folder. */
+export type ApprovalsListAnswerCreated = { "path": string; "kind": ApprovalsListAnswerEntryKind };
+
+/** A file or a folder. */
+export type ApprovalsListAnswerEntryKind = "file" | "folder";
+
+/** A file whose content changed. */
+export type ApprovalsListAnswerModified = { "path": string; "kind": ApprovalsListAnswerFileKind; "beforeEtag"?: string | null; "afterEtag"?: string | null };
+
+/** Always `file`: only files have content to modify. */
+export type ApprovalsListAnswerFileKind = "file";
+
+/** A file or folder that is gone. */
+export type ApprovalsListAnswerDeleted = { "path": string; "kind": ApprovalsListAnswerEntryKind; "trashed"?: boolean | null };
+
+/** A renamed or moved file or folder. */
+export type ApprovalsListAnswerRenamed = { "from": string; "to": string };
+
+export type ApprovalsListAnswerRunId = string;
+
+export type ApprovalsListAnswerCallId = string;
+
+/** The scopes of grants, by name. */
+export type ApprovalsListAnswerScopeWord = "arguments" | "run" | "folder" | "tool";
+
+/** The answer to a question. */
+export type ApprovalsListAnswerGivenAnswer = { "decision": string; "by"?: string | null; "client"?: string | null; "door"?: string | null; "at"?: string | null; "reason"?: string | null; "note"?: string | null; "grantId"?: string | null };
+
+/** Lists the open questions with what they show, oldest first; can wait until the list changes. */
+export type ApprovalsListAnswer = { "approvals": Array<ApprovalsListAnswerQuestion> };
+
+/** A question by id. */
+export type ApprovalsShowParams = { "id": string };
+
+/** Everything that a person needs to answer a question. */
+export type ApprovalsShowAnswerQuestion = { "id": string; "kind": string; "title": string; "description": string; "severity": string; "tool": string; "args": { [key: string]: Json }; "argsCut"?: boolean; "argsHash": string; "preview": ApprovalsShowAnswerPreviewState; "diff"?: string | null; "diffCut"?: boolean; "effects"?: ApprovalsShowAnswerEffects | null; "problem"?: string | null; "rule": string; "policyHash"?: string | null; "shown": string; "agent": string; "session"?: string | null; "runId"?: ApprovalsShowAnswerRunId | null; "callId"?: ApprovalsShowAnswerCallId | null; "askedAt": string; "expiresAt": string; "waiting": boolean; "paths"?: Array<string>; "decisions": Array<string>; "scopes": Array<ApprovalsShowAnswerScopeWord>; "answer"?: ApprovalsShowAnswerGivenAnswer | null };
+
+/** Whether a question shows what the call would do. */
+export type ApprovalsShowAnswerPreviewState = "made" | "none" | "failed";
+
+/** Changes that a tool observed itself make, in the shape of the specification's `effects`. */
+export type ApprovalsShowAnswerEffects = { "sideEffectsObserved"?: Array<string>; "created"?: Array<ApprovalsShowAnswerCreated>; "modified"?: Array<ApprovalsShowAnswerModified>; "deleted"?: Array<ApprovalsShowAnswerDeleted>; "renamed"?: Array<ApprovalsShowAnswerRenamed> };
+
+/** A new file or folder. */
+export type ApprovalsShowAnswerCreated = { "path": string; "kind": ApprovalsShowAnswerEntryKind };
+
+/** A file or a folder. */
+export type ApprovalsShowAnswerEntryKind = "file" | "folder";
+
+/** A file whose content changed. */
+export type ApprovalsShowAnswerModified = { "path": string; "kind": ApprovalsShowAnswerFileKind; "beforeEtag"?: string | null; "afterEtag"?: string | null };
+
+/** Always `file`: only files have content to modify. */
+export type ApprovalsShowAnswerFileKind = "file";
+
+/** A file or folder that is gone. */
+export type ApprovalsShowAnswerDeleted = { "path": string; "kind": ApprovalsShowAnswerEntryKind; "trashed"?: boolean | null };
+
+/** A renamed or moved file or folder. */
+export type ApprovalsShowAnswerRenamed = { "from": string; "to": string };
+
+export type ApprovalsShowAnswerRunId = string;
+
+export type ApprovalsShowAnswerCallId = string;
+
+/** The scopes of grants, by name. */
+export type ApprovalsShowAnswerScopeWord = "arguments" | "run" | "folder" | "tool";
+
+/** The answer to a question. */
+export type ApprovalsShowAnswerGivenAnswer = { "decision": string; "by"?: string | null; "client"?: string | null; "door"?: string | null; "at"?: string | null; "reason"?: string | null; "note"?: string | null; "grantId"?: string | null };
+
+/** Shows one question with what it shows and its answer. */
+export type ApprovalsShowAnswer = { "approval": ApprovalsShowAnswerQuestion };
 
 /** A session by key. */
 export type BridgeCloseParams = { "sessionKey": string; "agentId"?: string | null };
@@ -138,7 +283,7 @@ export type ContextAddAnswerWatchLink = { "task_id": string; "to_uri": string; "
 /** The queues that OpenViking's server reports. */
 export type ContextAddAnswerQueues = { "Semantic": ContextAddAnswerQueue; "Embedding": ContextAddAnswerQueue };
 
-/** A queue that is empty. */
+/** An empty queue. */
 export type ContextAddAnswerQueue = { "processed": number; "requeue_count": number; "error_count": number; "errors": Array<Json> };
 
 export type ContextAddAnswerTokenUsage = { "prompt_tokens": number; "completion_tokens": number; "total_tokens": number; "cached_tokens": number; "reasoning_tokens": number };
@@ -152,7 +297,7 @@ export type ContextAddAnswerEventTags = { "tags": Array<Json> };
 /** An object without fields. */
 export type ContextAddAnswerEmpty = { [key: string]: Json };
 
-/** What an import took. */
+/** The duration of an import. */
 export type ContextAddAnswerTelemetry = { "id": string; "summary": ContextAddAnswerTelemetrySummary };
 
 export type ContextAddAnswerTelemetrySummary = { "operation": string; "status": string; "duration_ms": number; "resource": ContextAddAnswerTelemetryResource };
@@ -179,7 +324,7 @@ export type ContextAddAnswerFill = { "floor_tokens": number; "overview_upgrades"
 
 export type ContextAddAnswerDedup = { "turns": number; "status": string; "cooled": number; "turn": number | null };
 
-/** The parts of OpenViking's server that its readiness names. The files and the index of this store are one part. */
+/** The components in the readiness report of OpenViking's server. This store's files and index are one component. */
 export type ContextAddAnswerChecks = { "agfs": ContextAddAnswerFileSystem; "vectordb": string; "api_key_manager": string; "embedding": string; "ollama": string };
 
 export type ContextAddAnswerFileSystem = { "status": string; "checks": ContextAddAnswerFileSystemChecks };
@@ -192,12 +337,12 @@ export type ContextAddAnswer = { "status": string; "errors": Array<string>; "sou
 /** A turn that is about to begin. */
 export type ContextAssembleParams = { "prompt"?: string | null; "tokenBudget"?: number | null; "session"?: string | null };
 
-/** A message as models take it. */
+/** A message in the form for models. */
 export type ContextAssembleAnswerTurn = { "role": string; "content": string } | { "role": string; "toolCall": ContextAssembleAnswerToolCall } | { "role": string; "toolCallId": string; "content": string; "isError": boolean };
 
 export type ContextAssembleAnswerToolCall = { "id": string; "name": string; "input": Json };
 
-/** How much of a session a context holds. */
+/** How much of a session a context contains. */
 export type ContextAssembleAnswerContextStats = { "totalArchives": number; "includedArchives": number; "droppedArchives": number; "failedArchives": number; "activeTokens": number; "archiveTokens": number };
 
 /** Assembles the context for a model's turn. */
@@ -212,7 +357,7 @@ export type ContextCaptureAnswerCommitShape = { "session_id": string; "status": 
 /** The queues that OpenViking's server reports. */
 export type ContextCaptureAnswerQueues = { "Semantic": ContextCaptureAnswerQueue; "Embedding": ContextCaptureAnswerQueue };
 
-/** A queue that is empty. */
+/** An empty queue. */
 export type ContextCaptureAnswerQueue = { "processed": number; "requeue_count": number; "error_count": number; "errors": Array<Json> };
 
 export type ContextCaptureAnswerTokenUsage = { "prompt_tokens": number; "completion_tokens": number; "total_tokens": number; "cached_tokens": number; "reasoning_tokens": number };
@@ -226,7 +371,7 @@ export type ContextCaptureAnswerEventTags = { "tags": Array<Json> };
 /** An object without fields. */
 export type ContextCaptureAnswerEmpty = { [key: string]: Json };
 
-/** What an import took. */
+/** The duration of an import. */
 export type ContextCaptureAnswerTelemetry = { "id": string; "summary": ContextCaptureAnswerTelemetrySummary };
 
 export type ContextCaptureAnswerTelemetrySummary = { "operation": string; "status": string; "duration_ms": number; "resource": ContextCaptureAnswerTelemetryResource };
@@ -253,7 +398,7 @@ export type ContextCaptureAnswerFill = { "floor_tokens": number; "overview_upgra
 
 export type ContextCaptureAnswerDedup = { "turns": number; "status": string; "cooled": number; "turn": number | null };
 
-/** The parts of OpenViking's server that its readiness names. The files and the index of this store are one part. */
+/** The components in the readiness report of OpenViking's server. This store's files and index are one component. */
 export type ContextCaptureAnswerChecks = { "agfs": ContextCaptureAnswerFileSystem; "vectordb": string; "api_key_manager": string; "embedding": string; "ollama": string };
 
 export type ContextCaptureAnswerFileSystem = { "status": string; "checks": ContextCaptureAnswerFileSystemChecks };
@@ -416,8 +561,13 @@ export type ExecApprovalResolveParamsKind = "exec" | "plugin" | "system-agent";
 /** A person behind a messaging channel, in whose name a channel answers. */
 export type ExecApprovalResolveParamsReviewer = { "channel": string; "accountId": string; "senderId": string };
 
+/** Which calls a grant covers, beyond its agent and its tool. */
+export type ExecApprovalResolveParamsGrantScope = { "kind": "arguments"; "argsHash"?: string } | { "kind": "run"; "runId"?: ExecApprovalResolveParamsRunId | null } | { "kind": "folder"; "path": string } | { "kind": "tool" };
+
+export type ExecApprovalResolveParamsRunId = string;
+
 /** An answer to a question. */
-export type ExecApprovalResolveParams = { "id": string; "decision": string; "kind"?: ExecApprovalResolveParamsKind | null; "reviewer"?: ExecApprovalResolveParamsReviewer | null; "grantExpiresInDays"?: number | null; "grantExpiresInMs"?: number | null };
+export type ExecApprovalResolveParams = { "id": string; "decision": string; "kind"?: ExecApprovalResolveParamsKind | null; "reviewer"?: ExecApprovalResolveParamsReviewer | null; "grantExpiresInDays"?: number | null; "grantExpiresInMs"?: number | null; "grantScope"?: ExecApprovalResolveParamsGrantScope | null; "shown"?: string | null };
 
 /** Answers a question about a command. */
 export type ExecApprovalResolveAnswer = { "ok": boolean };
@@ -430,6 +580,26 @@ export type ExecApprovalWaitDecisionAnswerDecisionWord = "allow-once" | "allow-a
 
 /** Waits for the answer to a command's question. */
 export type ExecApprovalWaitDecisionAnswer = { "id": string; "decision": ExecApprovalWaitDecisionAnswerDecisionWord | null; "createdAtMs": number; "expiresAtMs": number; "terminalReason": string | null };
+
+/** Which grants are listed. */
+export type GrantsListParams = { "agent"?: string | null; "tool"?: string | null };
+
+/** A lasting permission. */
+export type GrantsListAnswerGrant = { "id": string; "agent": string; "tool": string; "scope": GrantsListAnswerGrantScope; "givenBy": string; "door"?: string | null; "givenAt"?: string | null; "until"?: string | null; "approvalId"?: string | null };
+
+/** Which calls a grant covers, beyond its agent and its tool. */
+export type GrantsListAnswerGrantScope = { "kind": "arguments"; "argsHash"?: string } | { "kind": "run"; "runId"?: GrantsListAnswerRunId | null } | { "kind": "folder"; "path": string } | { "kind": "tool" };
+
+export type GrantsListAnswerRunId = string;
+
+/** Lists the lasting permissions that have not ended, oldest first. */
+export type GrantsListAnswer = { "grants": Array<GrantsListAnswerGrant> };
+
+/** A grant by id. */
+export type GrantsRevokeParams = { "id": string };
+
+/** Takes a lasting permission back. */
+export type GrantsRevokeAnswer = { "id": string; "revoked": boolean };
 
 /** How health is looked at. */
 export type HealthParams = { "probe"?: boolean };
@@ -454,6 +624,15 @@ export type HealthAnswerCpuBreakdown = { "hostCpuCount": number };
 
 /** Reports the health of this gateway. */
 export type HealthAnswer = { "ok": boolean; "ts": number; "durationMs": number; "runtimeVersion": string; "plugins": HealthAnswerPluginsHealth; "defaultAgentId": string; "sessions": HealthAnswerSessionsHealth; "eventLoop": HealthAnswerEventLoop };
+
+/** A coding agent with hooks. */
+export type HooksEventParamsClient = "claude" | "codex" | "gemini";
+
+/** An event of a hook. */
+export type HooksEventParams = { "client": HooksEventParamsClient; "attended"?: boolean; "payload": Json };
+
+/** Decides about an event of a coding agent's hook: whether a call of its own tools may run, and what came of it. */
+export type HooksEventAnswer = { "exit": number; "stdout": string; "stderr": string };
 
 /** Parameters of a method that takes none. */
 export type KeysListParams = Record<string, never>;
@@ -970,8 +1149,13 @@ export type PluginApprovalResolveParamsKind = "exec" | "plugin" | "system-agent"
 /** A person behind a messaging channel, in whose name a channel answers. */
 export type PluginApprovalResolveParamsReviewer = { "channel": string; "accountId": string; "senderId": string };
 
+/** Which calls a grant covers, beyond its agent and its tool. */
+export type PluginApprovalResolveParamsGrantScope = { "kind": "arguments"; "argsHash"?: string } | { "kind": "run"; "runId"?: PluginApprovalResolveParamsRunId | null } | { "kind": "folder"; "path": string } | { "kind": "tool" };
+
+export type PluginApprovalResolveParamsRunId = string;
+
 /** An answer to a question. */
-export type PluginApprovalResolveParams = { "id": string; "decision": string; "kind"?: PluginApprovalResolveParamsKind | null; "reviewer"?: PluginApprovalResolveParamsReviewer | null; "grantExpiresInDays"?: number | null; "grantExpiresInMs"?: number | null };
+export type PluginApprovalResolveParams = { "id": string; "decision": string; "kind"?: PluginApprovalResolveParamsKind | null; "reviewer"?: PluginApprovalResolveParamsReviewer | null; "grantExpiresInDays"?: number | null; "grantExpiresInMs"?: number | null; "grantScope"?: PluginApprovalResolveParamsGrantScope | null; "shown"?: string | null };
 
 /** Answers a question of a plugin, a policy or a hook. */
 export type PluginApprovalResolveAnswer = { "ok": boolean };
@@ -1333,7 +1517,7 @@ export type RunsExportAnswerPolicyLimits = { "maxConcurrency": number; "maxAttem
 export type RunsExportAnswerRunStatus = "pending" | "running" | "paused" | "finished" | "failed" | "cancelled";
 
 /** A person's approval of one run, bound to exactly what they were shown. */
-export type RunsExportAnswerConfirmation = { "confirmationId": RunsExportAnswerConfirmationId; "planHash": string; "policyHash": string; "previewHash"?: string | null; "decision": RunsExportAnswerConfirmationDecision; "by": string; "via"?: RunsExportAnswerApprovedVia; "at": string; "expiresAt"?: string | null; "scope": string };
+export type RunsExportAnswerConfirmation = { "confirmationId": RunsExportAnswerConfirmationId; "planHash": string; "policyHash": string; "previewHash"?: string | null; "decision": RunsExportAnswerConfirmationDecision; "by": string; "via"?: RunsExportAnswerApprovedVia; "at": string; "expiresAt"?: string | null; "scope": string; "door"?: string | null; "approvalId"?: string | null; "shown"?: string | null; "grantId"?: string | null };
 
 export type RunsExportAnswerConfirmationId = string;
 
@@ -1399,7 +1583,7 @@ export type RunsExportAnswerEventType = "run.started" | "run.confirmationRequest
 export type RunsExportAnswerEventLevel = "info" | "warn" | "error";
 
 /** Shows a run with its calls, results and events, as in its four files. */
-export type RunsExportAnswer = { "run": RunsExportAnswerRunManifest; "calls": Array<RunsExportAnswerToolCall>; "results": Array<RunsExportAnswerToolResult>; "events": Array<RunsExportAnswerExecutionEvent> };
+export type RunsExportAnswer = { "run": RunsExportAnswerRunManifest; "calls": Array<RunsExportAnswerToolCall>; "results": Array<RunsExportAnswerToolResult>; "events": Array<RunsExportAnswerExecutionEvent>; "approvals"?: Array<RunsExportAnswerConfirmation> };
 
 export type RunsGetParamsRunId = string;
 
@@ -1459,7 +1643,7 @@ export type RunsGetAnswerPolicyLimits = { "maxConcurrency": number; "maxAttempts
 export type RunsGetAnswerRunStatus = "pending" | "running" | "paused" | "finished" | "failed" | "cancelled";
 
 /** A person's approval of one run, bound to exactly what they were shown. */
-export type RunsGetAnswerConfirmation = { "confirmationId": RunsGetAnswerConfirmationId; "planHash": string; "policyHash": string; "previewHash"?: string | null; "decision": RunsGetAnswerConfirmationDecision; "by": string; "via"?: RunsGetAnswerApprovedVia; "at": string; "expiresAt"?: string | null; "scope": string };
+export type RunsGetAnswerConfirmation = { "confirmationId": RunsGetAnswerConfirmationId; "planHash": string; "policyHash": string; "previewHash"?: string | null; "decision": RunsGetAnswerConfirmationDecision; "by": string; "via"?: RunsGetAnswerApprovedVia; "at": string; "expiresAt"?: string | null; "scope": string; "door"?: string | null; "approvalId"?: string | null; "shown"?: string | null; "grantId"?: string | null };
 
 export type RunsGetAnswerConfirmationId = string;
 
@@ -1516,7 +1700,7 @@ export type RunsGetAnswerDeleted = { "path": string; "kind": RunsGetAnswerEntryK
 export type RunsGetAnswerRenamed = { "from": string; "to": string };
 
 /** Shows a run: its manifest, calls and results. */
-export type RunsGetAnswer = { "run": RunsGetAnswerRunManifest; "calls": Array<RunsGetAnswerToolCall>; "results": Array<RunsGetAnswerToolResult> };
+export type RunsGetAnswer = { "run": RunsGetAnswerRunManifest; "calls": Array<RunsGetAnswerToolCall>; "results": Array<RunsGetAnswerToolResult>; "approvals"?: Array<RunsGetAnswerConfirmation> };
 
 /** Parameters of a method that takes none. */
 export type RunsHeadParams = Record<string, never>;
@@ -1649,12 +1833,15 @@ export type RunsTranscriptParams = { "runId": RunsTranscriptParamsRunId };
 export type RunsTranscriptAnswerRunId = string;
 
 /** A message of a session, in the form that models' interfaces know. */
-export type RunsTranscriptAnswerSessionMessage = { "role": "assistant"; "timestamp": string; "content": Array<RunsTranscriptAnswerToolCall> } | { "role": "toolResult"; "toolCallId": string; "toolName": RunsTranscriptAnswerToolName; "isError": boolean; "content": Array<RunsTranscriptAnswerText>; "details": { [key: string]: Json }; "timestamp": string };
+export type RunsTranscriptAnswerSessionMessage = { "role": "assistant"; "timestamp": string; "content": Array<RunsTranscriptAnswerToolCall>; "approval"?: RunsTranscriptAnswerCallApproval | null } | { "role": "toolResult"; "toolCallId": string; "toolName": RunsTranscriptAnswerToolName; "isError": boolean; "content": Array<RunsTranscriptAnswerText>; "details": { [key: string]: Json }; "timestamp": string };
 
 /** A call of a tool, in a message. */
 export type RunsTranscriptAnswerToolCall = { "id": string; "name": RunsTranscriptAnswerToolName; "arguments": { [key: string]: Json } };
 
 export type RunsTranscriptAnswerToolName = string;
+
+/** Who allowed a call, and what that person was shown. */
+export type RunsTranscriptAnswerCallApproval = { "by": string; "door"?: string | null; "at": string; "shown"?: string | null; "approvalId"?: string | null; "grantId"?: string | null };
 
 /** Text in a message. */
 export type RunsTranscriptAnswerText = { "text": string };
@@ -1684,7 +1871,7 @@ export type RunsVerifyAnswerCallId = string;
 export type RunsVerifyAnswerReceiptProblem = { "seq": number; "problem": string };
 
 /** What verifying a run found. */
-export type RunsVerifyAnswerVerifyReport = { "runId": RunsVerifyAnswerRunId; "ok": boolean; "records": number; "head": string; "signedSeq": number; "ledgerEntry"?: number | null; "unsigned"?: Array<RunsVerifyAnswerUnsignedRecords>; "firstBad"?: RunsVerifyAnswerBadRecord | null };
+export type RunsVerifyAnswerVerifyReport = { "runId": RunsVerifyAnswerRunId; "ok": boolean; "records": number; "head": string; "signedSeq": number; "ledgerEntry"?: number | null; "unsigned"?: Array<RunsVerifyAnswerUnsignedRecords>; "approvals"?: number; "firstBad"?: RunsVerifyAnswerBadRecord | null };
 
 /** Records that nothing proves. What they say may be true. */
 export type RunsVerifyAnswerUnsignedRecords = { "from": number; "to": number };
@@ -2014,6 +2201,9 @@ export interface Methods {
   "approval.get": { params: ApprovalGetParams; answer: ApprovalGetAnswer };
   "approval.history": { params: ApprovalHistoryParams; answer: ApprovalHistoryAnswer };
   "approval.resolve": { params: ApprovalResolveParams; answer: ApprovalResolveAnswer };
+  "approvals.answer": { params: ApprovalsAnswerParams; answer: ApprovalsAnswerAnswer };
+  "approvals.list": { params: ApprovalsListParams; answer: ApprovalsListAnswer };
+  "approvals.show": { params: ApprovalsShowParams; answer: ApprovalsShowAnswer };
   "bridge.close": { params: BridgeCloseParams; answer: BridgeCloseAnswer };
   "bridge.inbound": { params: BridgeInboundParams; answer: BridgeInboundAnswer };
   "bridge.open": { params: BridgeOpenParams; answer: BridgeOpenAnswer };
@@ -2042,7 +2232,10 @@ export interface Methods {
   "exec.approval.request": { params: ExecApprovalRequestParams; answer: ExecApprovalRequestAnswer };
   "exec.approval.resolve": { params: ExecApprovalResolveParams; answer: ExecApprovalResolveAnswer };
   "exec.approval.waitDecision": { params: ExecApprovalWaitDecisionParams; answer: ExecApprovalWaitDecisionAnswer };
+  "grants.list": { params: GrantsListParams; answer: GrantsListAnswer };
+  "grants.revoke": { params: GrantsRevokeParams; answer: GrantsRevokeAnswer };
   "health": { params: HealthParams; answer: HealthAnswer };
+  "hooks.event": { params: HooksEventParams; answer: HooksEventAnswer };
   "keys.list": { params: KeysListParams; answer: KeysListAnswer };
   "keys.rotate": { params: KeysRotateParams; answer: KeysRotateAnswer };
   "logs.tail": { params: LogsTailParams; answer: LogsTailAnswer };

@@ -6,6 +6,7 @@
 //! gets the same answer.
 
 pub mod authority;
+pub mod native;
 pub mod policy;
 pub mod registry;
 pub mod search;

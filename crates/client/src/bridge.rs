@@ -1,4 +1,4 @@
-//! The way from Claude Code's plugin to its bridge: a WebSocket behind two channels.
+//! The connection from the Claude Code plugin to its bridge: a WebSocket behind two channels.
 
 use crate::wire;
 use futures_util::{SinkExt, StreamExt};
@@ -12,14 +12,14 @@ use toolyard_bridge::{
 };
 use toolyard_protocol::Failure;
 
-/// Frames that were read and not looked at yet; then the socket is left to wait.
+/// Capacity of the queue of received frames; when it is full, the socket is not read.
 const MAX_UNSEEN: usize = 256;
 
 /// Connects to a bridge.
 pub struct Dialler {
-    /// Where, `ws://HOST:PORT/bridge` or `wss://…`.
+    /// The URL, `ws://HOST:PORT/bridge` or `wss://…`.
     pub url: String,
-    /// A certificate that is trusted beside the system's, PEM.
+    /// A PEM file with a certificate that is trusted in addition to the system's trust store.
     pub ca_file: Option<PathBuf>,
 }
 
@@ -39,7 +39,7 @@ impl Dialler {
     async fn open(&self) -> Result<WebSocketStream<Box<dyn wire::Wire>>, Failure> {
         let uri = wire::read_uri(&self.url)?;
         let stream = wire::Place::read(&self.url, &uri)?.connect(self.ca_file.as_deref()).await?;
-        // The server's tools may fill more than one frame's worth of a plugin's own limit.
+        // A message of the server with its tools may exceed the limit for a plugin's own frames.
         let limits = Limits::default().max_payload_len(Some(2 * MAX_FRAME_BYTES));
         let (socket, _) = ClientBuilder::from_uri(uri)
             .limits(limits)
@@ -50,7 +50,7 @@ impl Dialler {
     }
 }
 
-/// Carries frames both ways until either end is gone. Whoever drops the connection closes it.
+/// Transfers frames in both directions until either side is gone. Dropping the connection closes the socket.
 async fn pump(
     socket: WebSocketStream<Box<dyn wire::Wire>>,
     mut to_send: mpsc::UnboundedReceiver<String>,
@@ -60,12 +60,12 @@ async fn pump(
     let writing = async {
         while let Some(text) = to_send.recv().await {
             if sink.send(Message::text(text)).await.is_err() {
-                // The reading side says why.
+                // The reading side reports the error.
                 std::future::pending::<()>().await;
             }
         }
         if let Err(error) = sink.close().await {
-            tracing::debug!(%error, "the bridge was gone before the goodbye");
+            tracing::debug!(%error, "the bridge closed the connection first");
         }
     };
     let reading = async {

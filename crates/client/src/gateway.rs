@@ -15,39 +15,39 @@ use tokio_websockets::{ClientBuilder, Limits, Message, WebSocketStream};
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_service::{Methods, NoParams, Object, hub::MAX_BUFFERED_BYTES};
 
-/// How long a goodbye may take.
+/// Timeout of closing the connection.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// What a client asks for when it connects.
+/// Parameters of a connection.
 #[derive(Debug, Clone)]
 pub struct Connect {
-    /// Where, `ws://HOST:PORT` or `wss://HOST:PORT`.
+    /// The URL, `ws://HOST:PORT` or `wss://HOST:PORT`.
     pub url: String,
-    /// A certificate that is trusted beside the system's, PEM.
+    /// A PEM file with a certificate that is trusted in addition to the system's trust store.
     pub ca_file: Option<PathBuf>,
-    /// What is shown to be let in.
+    /// The credential that authenticates the client.
     pub credential: Credential,
-    /// The device that signs, if any.
+    /// The device identity that signs the request, if any.
     pub identity: Option<Identity>,
-    /// Scopes to ask for.
+    /// Requested scopes.
     pub scopes: Vec<String>,
-    /// `cli`, `probe` and so on.
+    /// The client mode: `cli`, `probe` and so on.
     pub mode: String,
-    /// How long connecting and each call may take.
+    /// Timeout of connecting and of each call.
     pub timeout: Duration,
 }
 
-/// What is shown to be let in.
+/// The credential that authenticates a client.
 #[derive(Clone)]
 pub enum Credential {
-    /// The gateway's own token.
+    /// The gateway's shared token.
     Shared(String),
-    /// The token that the gateway gave this device.
+    /// The token that the gateway issued to this device.
     Device(String),
 }
 
 impl std::fmt::Debug for Credential {
-    /// Without the secret.
+    /// Prints the kind of credential without the secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Shared(_) => "Shared",
@@ -56,60 +56,60 @@ impl std::fmt::Debug for Credential {
     }
 }
 
-/// A connection.
+/// A connection to a gateway.
 pub struct Client {
     socket: WebSocketStream<Box<dyn wire::Wire>>,
     timeout: Duration,
     next: u64,
-    /// What the gateway said about itself.
+    /// The gateway's response to the handshake.
     pub hello: Hello,
 }
 
-/// What the gateway said about itself, as far as a client needs it.
+/// The fields of the gateway's handshake response that a client needs.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Hello {
-    /// The protocol that is spoken.
+    /// Protocol version.
     pub protocol: u64,
     /// The gateway.
     pub server: ServerInfo,
-    /// What the credential gave.
+    /// The result of the authentication.
     pub auth: HelloAuth,
 }
 
-/// A gateway.
+/// Information about a gateway.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServerInfo {
     /// Its version.
     pub version: String,
-    /// Whatever else it says.
+    /// All other fields.
     #[serde(flatten)]
     pub more: Object,
 }
 
-/// What a credential gave.
+/// The result of the authentication.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HelloAuth {
-    /// How the credential was right.
+    /// The authentication method that was accepted.
     pub method: String,
-    /// The token that a device may show from now on.
+    /// The token that the device can use from now on.
     pub device_token: Option<String>,
 }
 
-/// The error of a response, in the gateway's own words.
+/// The error of a response, as the gateway reported it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CallError {
-    /// What kind of error it is.
+    /// The error code.
     pub code: String,
-    /// What a person reads.
+    /// The message for people.
     pub message: String,
-    /// What a program acts on.
+    /// Details for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Object>,
-    /// Whatever else it says.
+    /// All other fields.
     #[serde(flatten)]
     pub more: Object,
 }
@@ -139,7 +139,7 @@ struct Request<'a, P> {
     params: P,
 }
 
-/// A frame of the gateway, as far as a client looks at it.
+/// The fields of a gateway frame that a client reads.
 #[derive(Deserialize)]
 struct Frame {
     r#type: String,
@@ -153,7 +153,7 @@ struct Frame {
     error: Option<CallError>,
 }
 
-/// The event that begins a handshake.
+/// The event that starts the handshake.
 #[derive(Deserialize)]
 struct Challenge {
     nonce: String,
@@ -165,7 +165,7 @@ pub(crate) fn lost(what: &dyn std::fmt::Display) -> Failure {
 }
 
 impl Client {
-    /// Connects and shows the credential.
+    /// Connects and authenticates.
     pub async fn connect(connect: &Connect) -> Result<Self, Failure> {
         let uri = wire::read_uri(&connect.url)?;
         let place = wire::Place::read(&connect.url, &uri)?;
@@ -186,7 +186,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Calls a method; the answer is JSON.
+    /// Calls a method; returns the result as JSON.
     pub async fn call(&mut self, method: &str, params: Value) -> Result<Value, CallError> {
         let answer = self.request(method, params).await?;
         read(&answer).map_err(CallError::unreachable)
@@ -226,10 +226,10 @@ impl Client {
         tokio::time::timeout(self.timeout, waiting).await.map_err(|_| lost(&"it does not answer in time"))?
     }
 
-    /// Says goodbye.
+    /// Closes the connection.
     pub async fn close(mut self) {
         if let Ok(Err(error)) = tokio::time::timeout(GOODBYE, self.socket.close()).await {
-            tracing::debug!(%error, "the gateway was gone before the goodbye");
+            tracing::debug!(%error, "the gateway closed the connection first");
         }
     }
 }
@@ -300,7 +300,7 @@ fn hello_params<'a>(connect: &'a Connect, nonce: &'a str) -> ConnectParams<'a> {
     }
 }
 
-/// Why we were not let in, and what would help.
+/// Explains why the gateway refused the connection, with a suggestion.
 fn refused(error: CallError) -> Failure {
     let code = error.detail("code").unwrap_or(&error.code).to_owned();
     let help = match code.as_str() {
@@ -317,7 +317,7 @@ fn refused(error: CallError) -> Failure {
         .detail("code", code)
 }
 
-/// The scopes a method needs, as far as this version knows; all of them for a method it does not know.
+/// The scopes that a method needs; all scopes for a method that this version does not know.
 pub fn scopes_for(methods: &Methods, method: &str) -> Vec<String> {
     match methods.find(method).filter(|known| known.terms.is_on_gateway()) {
         Some(known) => known.scope().map(str::to_owned).into_iter().collect(),
@@ -325,34 +325,34 @@ pub fn scopes_for(methods: &Methods, method: &str) -> Vec<String> {
     }
 }
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Probe {
-    /// Where.
+    /// The URL of the gateway.
     pub url: String,
-    /// How long connecting took.
+    /// Time taken to connect, in milliseconds.
     pub connect_ms: f64,
     /// The gateway.
     pub server: ServerInfo,
-    /// The protocol that is spoken.
+    /// Protocol version.
     pub protocol: u64,
-    /// Whether `health` is answered.
+    /// The result of `health`.
     pub health: ProbedMethod,
-    /// Whether `status` is answered.
+    /// The result of `status`.
     pub status: ProbedMethod,
-    /// Whether `system-presence` is answered.
+    /// The result of `system-presence`.
     #[serde(rename = "system-presence")]
     pub system_presence: ProbedMethod,
-    /// Whether `config.get` is answered.
+    /// The result of `config.get`.
     #[serde(rename = "config.get")]
     pub config_get: ProbedMethod,
-    /// Whether all of them are.
+    /// Whether all methods succeeded.
     pub ok: bool,
 }
 
 impl Probe {
-    /// The methods that were asked, by name.
+    /// The probed methods, by name.
     pub fn methods(&self) -> [(&'static str, &ProbedMethod); 4] {
         [
             ("health", &self.health),
@@ -363,14 +363,14 @@ impl Probe {
     }
 }
 
-/// Whether a method is answered, and how long it took.
+/// Whether a method succeeded, and its latency.
 #[derive(Debug, Clone, Serialize)]
 pub struct ProbedMethod {
-    /// Whether it is.
+    /// Whether the method succeeded.
     pub ok: bool,
-    /// Milliseconds.
+    /// Latency in milliseconds.
     pub ms: f64,
-    /// Why not.
+    /// The error, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<CallError>,
 }
@@ -384,7 +384,7 @@ impl Client {
     }
 }
 
-/// What a probe finds: whether each of the usual questions is answered, and how long it took.
+/// Probes a gateway: connects, calls four methods and measures their latency.
 pub async fn probe(connect: &Connect) -> Result<Probe, Failure> {
     let began = Instant::now();
     let mut client = Client::connect(connect).await?;

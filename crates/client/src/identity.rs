@@ -1,4 +1,4 @@
-//! A device of our own: a key that signs what we ask for, so that a gateway elsewhere can tell us from others.
+//! A device identity: a key that signs requests, so that a remote gateway can recognise the device.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use ed25519_dalek::{Signer as _, SigningKey};
@@ -7,7 +7,7 @@ use serde::Serialize;
 use toolyard_protocol::canonical;
 use toolyard_service::devices::Signed;
 
-/// A device's key.
+/// A device's signing key.
 #[derive(Clone)]
 pub struct Identity {
     key: SigningKey,
@@ -15,13 +15,13 @@ pub struct Identity {
 }
 
 impl std::fmt::Debug for Identity {
-    /// Without the key.
+    /// Prints the device id without the key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Identity").field("device_id", &self.device_id).finish_non_exhaustive()
     }
 }
 
-/// What is signed beside the device itself.
+/// The signed fields besides the device itself.
 pub(super) struct Claim<'a> {
     pub(super) client_id: &'a str,
     pub(super) client_mode: &'a str,
@@ -33,14 +33,14 @@ pub(super) struct Claim<'a> {
 }
 
 impl Identity {
-    /// From the key's 32 secret bytes.
+    /// Creates an identity from the key's 32 secret bytes.
     pub fn new(secret: &[u8; 32]) -> Self {
         let key = SigningKey::from_bytes(secret);
         let device_id = canonical::sha256_hex(key.verifying_key().as_bytes());
         Self { key, device_id }
     }
 
-    /// The id by which a gateway knows the device.
+    /// The id by which a gateway identifies the device.
     pub fn device_id(&self) -> &str {
         &self.device_id
     }

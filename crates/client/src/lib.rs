@@ -1,7 +1,8 @@
-//! Clients: of a gateway's WebSocket ([`Client`]), of its bridge ([`Dialler`]), and of the local socket ([`local`]).
+//! Clients of a gateway's WebSocket ([`Client`]), of its bridge ([`Dialler`]) and of the local socket ([`local`]).
 //!
-//! A client sends words and reads words; it decides nothing and keeps nothing but a device's key that it is given. The line
-//! format and the secret of the local socket are here, because both of its ends must agree on them.
+//! A client sends requests and reads responses. It makes no decisions and holds no state except a device key that it is
+//! given. The line format and the secret of the local socket are defined here, because both of its ends must agree on
+//! them.
 
 mod bridge;
 mod gateway;

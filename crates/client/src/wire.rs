@@ -1,4 +1,4 @@
-//! The way to a gateway: plain, or TLS with the system's certificate authorities and, where given, one more.
+//! Connections to a gateway: plain, or TLS with the system's trust store and, if given, an additional certificate.
 
 use std::{path::Path, sync::Arc};
 use tokio::{
@@ -21,11 +21,11 @@ use tokio_rustls::{
 };
 use toolyard_protocol::{ErrorCode, Failure};
 
-/// Both directions of a connection.
+/// A bidirectional byte stream.
 pub(crate) trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Wire for T {}
 
-/// Where a URL leads.
+/// The target of a URL.
 pub(crate) struct Place {
     is_tls: bool,
     host: String,
@@ -76,12 +76,12 @@ pub(crate) fn read_uri(url: &str) -> Result<http::Uri, Failure> {
     url.parse().map_err(|e: http::uri::InvalidUri| unusable(url, &e))
 }
 
-/// Accepts what the system's certificate authorities or those of `--ca-file` signed, and a server's own certificate that
-/// stands in `--ca-file`.
+/// Accepts certificates signed by the system's certificate authorities or by those of `--ca-file`, and a server
+/// certificate that is itself in `--ca-file`.
 ///
-/// A self-signed certificate as most programs make it says that it is an authority, and no authority is accepted as a
-/// server's certificate. The very certificate that a person named is the exception: its dates and its names count as for any
-/// other.
+/// Most programs create self-signed certificates that are marked as a certificate authority, and a certificate
+/// authority is not accepted as a server certificate. The exact certificate that the user named is the exception; its
+/// validity period and host names are still checked.
 #[derive(Debug)]
 struct PinnedOrTrusted {
     trusted: Arc<WebPkiServerVerifier>,
@@ -141,7 +141,8 @@ impl ServerCertVerifier for PinnedOrTrusted {
     }
 }
 
-/// Whether a certificate was refused for saying that it is an authority. Its dates are looked at before that.
+/// Whether a certificate was rejected because it is marked as a certificate authority. The validity period is checked
+/// before that.
 fn is_authority(error: &rustls::Error) -> bool {
     matches!(error, rustls::Error::InvalidCertificate(CertificateError::Other(other))
         if other.to_string().contains("CaUsedAsEndEntity"))
@@ -152,10 +153,10 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
     read.map_err(|e| Failure::new(ErrorCode::UsageError, format!("--ca-file {}: {e}", path.display())))
 }
 
-/// The certificate authorities that are trusted: the system's, and those of `--ca-file`.
+/// The trusted certificate authorities: the system's, and those of `--ca-file`.
 fn roots(authority: Option<&Path>, own: &[CertificateDer<'static>]) -> Result<RootCertStore, Failure> {
     let mut roots = RootCertStore::empty();
-    // What the system has and rustls cannot read is not believed.
+    // System certificates that rustls cannot parse are ignored.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(path) = authority {
         let wrong = |e: &dyn std::fmt::Display| {

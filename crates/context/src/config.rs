@@ -1,4 +1,4 @@
-//! `[context]` in config.toml: the store, its tools and what they remember.
+//! `[context]` in config.toml: the context store, its tools and recall.
 
 use crate::find::query_config::ResourceType;
 use schemars::JsonSchema;
@@ -120,26 +120,26 @@ fn llm_timeout() -> u64 {
     60_000
 }
 
-/// Which interface a model has.
+/// The interface of a language model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LlmKind {
-    /// Ollama's chat.
+    /// Ollama's chat interface.
     Ollama,
-    /// OpenAI's chat completions.
+    /// OpenAI's chat completions interface.
     Openai,
 }
 
-/// Whose memories are kept apart.
+/// Which peers have separate memories.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PeerRole {
-    /// Each agent's.
+    /// Each agent.
     #[default]
     Assistant,
-    /// Each sender's.
+    /// Each sender.
     Person,
-    /// Nobody's.
+    /// No peer.
     None,
 }
 
@@ -188,12 +188,12 @@ impl Default for ContextConfig {
 }
 
 impl ContextConfig {
-    /// What is recalled when nothing is said. [`Self::check`] has refused words that mean nothing.
+    /// The default recall types. [`Self::check`] has already rejected unknown names.
     pub(crate) fn recall_types(&self) -> Vec<ResourceType> {
         ResourceType::parse_all(self.recall_target_types.iter().map(String::as_str)).unwrap_or_default()
     }
 
-    /// What is wrong with it, if anything.
+    /// Validates the configuration.
     pub fn check(&self) -> Result<(), String> {
         let range = |key: &str, value: f64, least: f64, most: f64| {
             if (least..=most).contains(&value) {

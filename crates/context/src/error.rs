@@ -1,42 +1,42 @@
-//! [`ApiError`]: what the store says when it does not do what was asked, in the words of its HTTP interface.
+//! [`ApiError`]: the errors of the store, in the form of its HTTP interface.
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-/// The codes of the interface, each with its HTTP status.
+/// The error codes of the interface, each with an HTTP status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
-    /// The request cannot mean anything.
+    /// The request is invalid.
     InvalidArgument,
-    /// Not a URI of this store.
+    /// The URI does not belong to this store.
     InvalidUri,
-    /// No credential, or a wrong one.
+    /// The credential is missing or wrong.
     Unauthenticated,
-    /// Not this caller's to see or change.
+    /// The caller may not read or change this.
     PermissionDenied,
-    /// Nothing there.
+    /// The resource does not exist.
     NotFound,
-    /// Something is there already.
+    /// The resource already exists.
     AlreadyExists,
-    /// Somebody else is at it.
+    /// Another operation is in progress on the resource.
     Conflict,
-    /// Something else has to happen first.
+    /// A precondition is not met.
     FailedPrecondition,
-    /// Too much or too large.
+    /// A limit is exceeded.
     ResourceExhausted,
-    /// The disk or a defect.
+    /// A disk error or a defect.
     Internal,
-    /// A source could not be turned into text.
+    /// A source could not be converted to text.
     ProcessingError,
-    /// Not here.
+    /// This server does not implement the operation.
     Unimplemented,
-    /// Not now.
+    /// The service is temporarily unavailable.
     Unavailable,
-    /// Not in time.
+    /// The operation timed out.
     DeadlineExceeded,
 }
 
 impl Code {
-    /// As it stands on the wire.
+    /// The code as sent to clients.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::InvalidArgument => "INVALID_ARGUMENT",
@@ -56,7 +56,7 @@ impl Code {
         }
     }
 
-    /// Its HTTP status.
+    /// The HTTP status of the code.
     pub fn status(self) -> u16 {
         match self {
             Self::InvalidArgument | Self::InvalidUri => 400,
@@ -74,116 +74,115 @@ impl Code {
     }
 }
 
-/// What an error says beside its code and message. An error of the interface carries an empty object where nothing more is
-/// known.
+/// Details of an error besides its code and message. When no details are known, the interface sends an empty object.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Details {
-    /// What the resource is: `file`, `directory` or `session`.
+    /// The kind of the resource: `file`, `directory` or `session`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<&'static str>,
-    /// The URI or id that the request named.
+    /// The URI or id in the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
-    /// What the request needs at that place,
+    /// The kind of resource that the request needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<&'static str>,
-    /// and what is there instead.
+    /// The kind of resource that exists instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actual: Option<&'static str>,
-    /// A URI that cannot be read,
+    /// An invalid URI.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uri: Option<String>,
-    /// and why.
+    /// Why the URI is invalid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Everything that is wrong with the parameters of a request.
+    /// All invalid parameters of the request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub validation_errors: Vec<ValidationError>,
 }
 
-/// One thing that is wrong with the parameters of a request.
+/// One invalid parameter of a request.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ValidationError {
     /// `body` or `query`, then the field.
     pub loc: Vec<String>,
-    /// In words.
+    /// The message for people.
     pub message: String,
-    /// The name of the rule that was broken.
+    /// The name of the violated rule.
     #[serde(rename = "type")]
     pub kind: &'static str,
 }
 
-/// A request that was not done.
+/// The error of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApiError {
-    /// What callers branch on.
+    /// The code that callers branch on.
     pub code: Code,
-    /// For people and models.
+    /// The message for people and models.
     pub message: String,
-    /// What is known about the place or the parameters; unset where the interface sends no details at all.
+    /// Details about the resource or the parameters; `None` where the interface sends no details.
     pub details: Option<Box<Details>>,
-    /// The original answers some errors without `result`, `telemetry` and `profile`.
+    /// Whether the response omits `result`, `telemetry` and `profile`, as the original server does for some errors.
     pub bare: bool,
-    /// What lies behind it, for logs; never part of an answer.
+    /// The underlying causes, for logs; never part of a response.
     pub causes: Option<String>,
 }
 
-/// What the store's functions answer.
+/// The result of the store's functions.
 pub type Result<T, E = ApiError> = std::result::Result<T, E>;
 
 impl ApiError {
-    /// A code and a message.
+    /// An error with a code and a message.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), details: Some(Box::default()), bare: false, causes: None }
     }
 
-    /// The same with details.
+    /// Adds details.
     #[must_use]
     pub fn with(mut self, details: Details) -> Self {
         self.details = Some(Box::new(details));
         self
     }
 
-    /// The same about a URI or an id.
+    /// Adds the URI or id that the error is about.
     #[must_use]
     pub fn about(self, resource: impl Into<String>) -> Self {
         self.with(Details { resource: Some(resource.into()), ..Details::default() })
     }
 
-    /// An argument that cannot be used.
+    /// An invalid argument.
     pub fn argument(message: impl Into<String>) -> Self {
         Self::new(Code::InvalidArgument, message)
     }
 
-    /// No such file.
+    /// The file does not exist.
     pub fn no_file(uri: &str) -> Self {
         let details = Details { kind: Some("file"), resource: Some(uri.to_owned()), ..Details::default() };
         Self::new(Code::NotFound, format!("File not found: {uri}")).with(details)
     }
 
-    /// No such directory.
+    /// The directory does not exist.
     pub fn no_directory(uri: &str) -> Self {
         let details = Details { kind: Some("directory"), resource: Some(uri.to_owned()), ..Details::default() };
         Self::new(Code::NotFound, format!("Directory not found: {uri}")).with(details)
     }
 
-    /// A place that must be free and is not.
+    /// The resource already exists.
     pub fn exists(uri: &str) -> Self {
         Self::new(Code::AlreadyExists, format!("File already exists: {uri}")).about(uri)
     }
 
-    /// Something that is named by id and not there; answered without details.
+    /// An unknown id; the response has no details.
     pub fn none_such(message: impl Into<String>) -> Self {
         Self { details: None, bare: true, ..Self::new(Code::NotFound, message) }
     }
 
-    /// As the plugin's tools put it.
+    /// The message as the plugin's tools phrase it.
     pub fn told(&self) -> String {
         format!("OpenViking request failed [{}]: {}", self.code.as_str(), self.message)
     }
 }
 
-/// The error object of an answer: `code`, `message` and, where there are any, `details`.
+/// Serialises the error object of a response: `code`, `message` and, if present, `details`.
 impl Serialize for ApiError {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let fields = if self.details.is_some() { 3 } else { 2 };
@@ -197,17 +196,17 @@ impl Serialize for ApiError {
     }
 }
 
-/// A value of ours that cannot be written as JSON is a defect.
+/// A value of the store that cannot be serialised is a defect.
 impl From<serde_json::Error> for ApiError {
     fn from(error: serde_json::Error) -> Self {
-        tracing::error!(%error, "a value of the context store could not be written or read as JSON");
+        tracing::error!(%error, "a value of the context store could not be serialised or parsed as JSON");
         Self::new(Code::Internal, format!("a record of the store cannot be used: {error}"))
     }
 }
 
 impl From<std::io::Error> for ApiError {
     fn from(error: std::io::Error) -> Self {
-        tracing::warn!(%error, "the context store could not do its work");
+        tracing::warn!(%error, "an I/O operation of the context store failed");
         let code = match error.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Code::ResourceExhausted,
             _ => Code::Internal,

@@ -1,12 +1,13 @@
-//! The viking:// context store: resources, memories, skills and sessions as plain files that a person can read; searched
-//! by words and meaning; with the fifteen tools of OpenViking's plugin and the HTTP interface of its server.
+//! The viking:// context store: resources, memories, skills and sessions as plain files that a person can read. They
+//! are searched by words and meaning, through the fifteen tools of OpenViking's plugin and the HTTP interface of its
+//! server.
 //!
-//! A request's way: [`ContextProvider`] or [`wire::http::HttpDoor`] -> `wire/` -> `store/`, `sessions/` or `find/`. A
-//! file's way: `store/account.rs` (locks, order of syncs) -> `store/disk.rs`; what describes it is made in
-//! `store/layers.rs`, what finds it in `find/library.rs`.
+//! The path of a request: [`ContextProvider`] or [`wire::http::HttpDoor`] -> `wire/` -> `store/`, `sessions/` or
+//! `find/`. The path of a file: `store/account.rs` (locks, order of syncs) -> `store/disk.rs`. Its descriptions are
+//! built in `store/layers.rs` and its index entries in `find/library.rs`.
 //!
-//! Knows no sockets, no credentials and no policy; how texts are ranked and what is worth remembering is
-//! `toolyard-recall`'s. No model is needed; where one is configured it is asked first (`sessions/writer.rs`).
+//! This crate knows no sockets, no credentials and no policy. `toolyard-recall` decides how texts are ranked and what
+//! is worth remembering. No language model is needed; if one is configured, it is tried first (`sessions/writer.rs`).
 
 pub mod config;
 pub mod error;

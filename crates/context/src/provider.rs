@@ -1,4 +1,4 @@
-//! [`ContextProvider`]: the tools as the engine sees them.
+//! [`ContextProvider`]: exposes the tools to the engine.
 
 use crate::{
     service::ContextStore,
@@ -9,23 +9,23 @@ use std::sync::Arc;
 use toolyard_engine::{BoxFuture, CallContext, Caller, Failed, Output, Prepared, Provider};
 use toolyard_protocol::{ErrorCode, Failure, ToolCall};
 
-/// Finds the id of the session with a key, where there is one.
+/// Looks up the id of a session by its key.
 pub type SessionIds = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// Runs every tool of [`crate::definitions`].
+/// Runs the tools of [`crate::definitions`].
 pub struct ContextProvider {
     store: Arc<ContextStore>,
     ids: SessionIds,
 }
 
 impl ContextProvider {
-    /// On this store.
+    /// Creates a provider for this store.
     pub fn new(store: Arc<ContextStore>, ids: SessionIds) -> Self {
         Self { store, ids }
     }
 }
 
-/// The session a caller speaks in.
+/// The session of a caller.
 pub fn session_of(caller: &Caller, ids: &SessionIds) -> Session {
     Session {
         id: caller.session.as_deref().and_then(|key| ids(key)),

@@ -1,4 +1,4 @@
-//! [`ContextStore`]: all accounts, and what goes on beside requests.
+//! [`ContextStore`]: all accounts, and the background work.
 
 use crate::{
     config::ContextConfig,
@@ -23,7 +23,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
 };
 
-/// Accounts that are open at once.
+/// Maximum number of open accounts.
 const MAX_ACCOUNTS: usize = 256;
 
 /// The context store.
@@ -37,14 +37,14 @@ pub struct ContextStore {
     pub(crate) writer: Writer,
     pub(crate) importer: crate::store::watches::Importer,
     host_roots: OnceLock<HostRoots>,
-    /// Where the gateway keeps files that it received.
+    /// The folder in which the gateway stores received files.
     media: OnceLock<PathBuf>,
-    /// Held for as long as the store is open: two processes would undo each other's work.
+    /// Held while the store is open, because two processes would overwrite each other's changes.
     _lock: std::fs::File,
 }
 
 impl ContextStore {
-    /// Opens the store at a folder, and finishes what a killed process left unfinished.
+    /// Opens the store in a folder and completes the unfinished work of a killed process.
     pub fn open(root: PathBuf, config: ContextConfig) -> Result<Arc<Self>> {
         std::fs::create_dir_all(&root)?;
         let lock = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(root.join(".lock"))?;
@@ -53,7 +53,7 @@ impl ContextStore {
         let traces = Traces::open(&config, root.parent().unwrap_or(&root));
         let queries = QueryConfigs::open(config.runtime_query_config_path.clone());
         let model = config.llm.as_ref().and_then(|llm| {
-            Model::new(llm).inspect_err(|why| tracing::warn!(%why, "no language model: digests are extracted")).ok()
+            Model::new(llm).inspect_err(|why| tracing::warn!(%why, "no language model; rules extract summaries")).ok()
         });
         let store = Arc::new(Self {
             importer: crate::store::watches::Importer::new(&config),
@@ -69,7 +69,8 @@ impl ContextStore {
             _lock: lock,
         });
         for found in crate::store::disk::list(&store.root)? {
-            // Every account has that folder, so each is finished here, and its watched sources are looked at from now on.
+            // Every account has this folder. Opening each account completes its unfinished work and starts checking its
+            // watched sources.
             if found.is_folder && store.root.join(&found.name).join("_system/pending").is_dir() {
                 store.open_account(&found.name)?;
             }
@@ -77,29 +78,29 @@ impl ContextStore {
         Ok(store)
     }
 
-    /// Names folders that agents may not import from even where the configuration grants a folder around them. The
-    /// first call counts; without one nothing is granted but what lies outside of the store.
+    /// Sets folders from which agents may not import, even inside a folder that the configuration grants. Only the
+    /// first call has an effect. The store's own folder is always protected.
     pub fn protect(&self, folders: &[PathBuf]) {
         let mut protected = folders.to_vec();
         protected.push(self.root.clone());
         self.host_roots.get_or_init(|| HostRoots::new(&self.config.import_roots, &protected));
     }
 
-    /// Names the folder in which the gateway keeps files that it received. The first call counts.
+    /// Sets the folder in which the gateway stores received files. Only the first call has an effect.
     pub fn keep_media(&self, folder: PathBuf) {
         self.media.get_or_init(|| folder);
     }
 
-    /// A file that the gateway received, by the name that follows `media://inbound/`.
+    /// A file that the gateway received, by the name after `media://inbound/`.
     pub(crate) fn inbound(&self, name: &str) -> Result<PathBuf> {
         let missing = || ApiError::new(Code::NotFound, format!("there is no file media://inbound/{}", cut(name, 200)));
         let plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0']);
         let path = self.media.get().filter(|_| plain).map(|folder| folder.join("inbound").join(name));
-        // A link could lead anywhere.
+        // A symbolic link could point anywhere.
         path.filter(|path| path.symlink_metadata().is_ok_and(|found| found.is_file())).ok_or_else(missing)
     }
 
-    /// The folders that agents may import from.
+    /// The folders from which agents may import.
     pub(crate) fn host_roots(&self) -> &HostRoots {
         self.host_roots.get_or_init(|| HostRoots::new(&self.config.import_roots, std::slice::from_ref(&self.root)))
     }
@@ -118,7 +119,7 @@ impl ContextStore {
             return Err(ApiError::new(Code::ResourceExhausted, format!("there are {MAX_ACCOUNTS} accounts already")));
         }
         let account = Arc::new(Account::open(&self.root, name)?);
-        // Before anybody can forget a memory, those that were promised are written; so none comes back afterwards.
+        // Pending memories are written before any request can forget one, so that a forgotten memory never comes back.
         for pending in archive::unfinished(&account)? {
             self.tasks.begin_as(
                 &pending.task,
@@ -133,24 +134,24 @@ impl ContextStore {
         Ok(account)
     }
 
-    /// The caller's account, with the caller's folders in it.
+    /// The caller's account; creates the caller's folders if necessary.
     pub fn account(&self, who: &Identity) -> Result<Arc<Account>> {
         let account = self.open_account(&who.account)?;
         account.meet(who)?;
         Ok(account)
     }
 
-    /// The accounts that are open.
+    /// The open accounts.
     pub(crate) fn open_accounts(&self) -> Vec<Arc<Account>> {
         lock(&self.accounts).values().cloned().collect()
     }
 
-    /// Who tools act for.
+    /// The identity on whose behalf tools act.
     pub fn identity(&self, peer: Option<String>) -> Identity {
         Identity { account: self.config.account_id.clone(), user: self.config.user_id.clone(), peer }
     }
 
-    /// Archives a session, and begins to summarise it. With `wait`, that is done before this returns.
+    /// Archives a session and starts to summarise it. With `wait`, the summary is complete when this returns.
     pub fn commit(self: &Arc<Self>, who: &Identity, session: &str, retain: Retain, wait: bool) -> Result<Commit> {
         let account = self.account(who)?;
         let owner = format!("{}/{}", who.account, who.user);
@@ -176,21 +177,21 @@ impl ContextStore {
     }
 }
 
-/// What a commit did at once.
+/// The immediate result of a commit.
 #[derive(Debug, Clone)]
 pub struct Commit {
-    /// The session.
+    /// The session id.
     pub session: String,
-    /// The archive; unset where there were no messages to archive.
+    /// The new archive; `None` when there were no messages to archive.
     pub archive: Option<NewArchive>,
-    /// Tokens of the messages that stayed live.
+    /// Tokens of the messages that stay live.
     pub active_tokens: u64,
 }
 
-/// An archive that was made.
+/// A new archive.
 #[derive(Debug, Clone)]
 pub struct NewArchive {
-    /// Its folder.
+    /// The URI of its folder.
     pub uri: String,
     /// The task that summarises it.
     pub task: String,

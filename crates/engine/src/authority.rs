@@ -128,7 +128,7 @@ fn may_use(caller: &Caller, power: Power) -> Result<(), Refusal> {
 fn carries_consent(door: Door) -> bool {
     match door {
         Door::Cli | Door::Gateway | Door::Console => true,
-        Door::Http | Door::Mcp | Door::Bridge | Door::Script | Door::Internal => false,
+        Door::Http | Door::Mcp | Door::Bridge | Door::Script | Door::Hooks | Door::Internal => false,
     }
 }
 

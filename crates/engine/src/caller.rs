@@ -21,6 +21,8 @@ pub enum Door {
     Script,
     /// The web console.
     Console,
+    /// Hooks of coding agents: calls of the agents' own tools.
+    Hooks,
     /// Toolyard itself: recovery, undo, health.
     Internal,
 }
@@ -36,6 +38,7 @@ impl Door {
             Self::Bridge => "bridge",
             Self::Script => "script",
             Self::Console => "console",
+            Self::Hooks => "hooks",
             Self::Internal => "internal",
         }
     }
@@ -76,9 +79,10 @@ impl Caller {
         }
     }
 
-    /// Whether the caller may name any path of the host: a person who names it, and not a script that the person started.
+    /// Whether the caller may name any path of the host: a person who types it on the host, not a script that the person
+    /// started, and not a browser, which may be on another machine.
     pub fn names_host_paths(&self) -> bool {
-        self.is_person && self.door != Door::Script
+        self.is_person && !matches!(self.door, Door::Script | Door::Console)
     }
 
     /// The caller as a JSON object, for `run.json`.

@@ -20,6 +20,7 @@ pub struct EventBus {
 struct Watcher {
     run_id: Option<RunId>,
     session: Option<String>,
+    runs_only: bool,
     sender: mpsc::Sender<Arc<ExecutionEvent>>,
     lost: Arc<AtomicUsize>,
 }
@@ -31,6 +32,8 @@ pub struct Subscription {
     pub run_id: Option<RunId>,
     /// Only runs of this session.
     pub session: Option<String>,
+    /// Only the events of runs themselves, not those of their steps.
+    pub runs_only: bool,
 }
 
 /// The receiving end. Dropping it ends the subscription.
@@ -61,8 +64,8 @@ impl EventBus {
     pub fn subscribe(&self, subscription: Subscription) -> Events {
         let (sender, receiver) = mpsc::channel(WATCHER_BUFFER);
         let lost = Arc::new(AtomicUsize::new(0));
-        let watcher =
-            Watcher { run_id: subscription.run_id, session: subscription.session, sender, lost: lost.clone() };
+        let Subscription { run_id, session, runs_only } = subscription;
+        let watcher = Watcher { run_id, session, runs_only, sender, lost: lost.clone() };
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         watchers.push(watcher);
         self.count.store(watchers.len(), Ordering::Release);
@@ -82,8 +85,9 @@ impl EventBus {
             if w.sender.is_closed() {
                 return false;
             }
-            let wanted =
-                w.run_id.is_none_or(|id| id == event.run_id) && w.session.as_deref().is_none_or(|s| Some(s) == session);
+            let wanted = w.run_id.is_none_or(|id| id == event.run_id)
+                && (!w.runs_only || event.event_type.is_of_run())
+                && w.session.as_deref().is_none_or(|s| Some(s) == session);
             if wanted && w.sender.try_send(event.clone()).is_err() {
                 w.lost.fetch_add(1, Ordering::Relaxed);
             }

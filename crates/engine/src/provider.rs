@@ -115,7 +115,7 @@ pub struct IntentTarget {
 }
 
 /// Bytes kept by content hash.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Blob {
     /// SHA-256 of the bytes, lowercase hex.
     pub sha256: String,
@@ -142,6 +142,8 @@ pub struct Output {
     pub user_message: Option<String>,
     /// More, for logs only: an answer that tells of a failure has causes as a failed call has.
     pub debug_message: Option<String>,
+    /// Before-images that are known only after the effect. The data refers to them by content hash.
+    pub blobs: Vec<Blob>,
 }
 
 impl Output {

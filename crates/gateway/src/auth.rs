@@ -43,6 +43,23 @@ pub(crate) struct Origin {
     pub(crate) browser: Option<String>,
     /// Whether the browser origin may connect.
     pub(crate) browser_allowed: bool,
+    /// The origin of the pages that this gateway serves, as this client reaches it: `http://127.0.0.1:18789`.
+    pub(crate) own: String,
+    /// Whether nobody between the client and this gateway can read along: TLS, or a connection inside this machine to a
+    /// name of this machine.
+    pub(crate) is_private: bool,
+}
+
+impl Origin {
+    /// Whether the request comes from a page that this gateway served: the console, and no page of anybody else.
+    pub(crate) fn is_own_page(&self) -> bool {
+        self.browser.as_deref().is_some_and(|page| page.eq_ignore_ascii_case(&self.own))
+    }
+
+    /// Whether the client reaches this gateway over TLS.
+    pub(crate) fn is_https(&self) -> bool {
+        self.own.starts_with("https:")
+    }
 }
 
 /// Why a connection is refused before a word is exchanged.
@@ -55,7 +72,12 @@ pub(crate) enum Unattributed {
 }
 
 /// Determines where a request comes from.
-pub(crate) fn origin(settings: &Settings, peer: IpAddr, headers: &HeaderMap) -> Result<Origin, Unattributed> {
+pub(crate) fn origin(
+    settings: &Settings,
+    peer: IpAddr,
+    is_tls: bool,
+    headers: &HeaderMap,
+) -> Result<Origin, Unattributed> {
     let peer = peer.to_canonical();
     let trusted = settings.trusted_proxies.contains(&peer);
     let forwarded = FORWARDING.iter().any(|name| headers.contains_key(*name));
@@ -69,7 +91,16 @@ pub(crate) fn origin(settings: &Settings, peer: IpAddr, headers: &HeaderMap) -> 
     let address = if forwarded { client_behind(settings, headers).ok_or(Unattributed::Proxy)? } else { peer };
     let browser = headers.get(header::ORIGIN).map(|o| String::from_utf8_lossy(o.as_bytes()).into_owned());
     let browser_allowed = browser.as_deref().is_none_or(|origin| allowed_origin(settings, origin, host));
-    Ok(Origin { address, is_local: address.is_loopback() && !forwarded, browser, browser_allowed })
+    let is_local = address.is_loopback() && !forwarded;
+    let proxied_tls = trusted && headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
+    let is_https = is_tls || proxied_tls;
+    let own = format!("{}://{host}", if is_https { "https" } else { "http" });
+    let is_private = is_https || (is_local && is_loopback_name(host_name(host)));
+    Ok(Origin { address, is_local, browser, browser_allowed, own, is_private })
+}
+
+fn is_loopback_name(name: &str) -> bool {
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// The last address in the chain that is not one of our proxies.
@@ -95,8 +126,7 @@ fn client_behind(settings: &Settings, headers: &HeaderMap) -> Option<IpAddr> {
 fn names_this_machine(settings: &Settings, host: &str) -> bool {
     let name = host_name(host);
     name.is_empty()
-        || name.eq_ignore_ascii_case("localhost")
-        || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+        || is_loopback_name(name)
         || settings.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
 }
 
@@ -203,12 +233,12 @@ mod tests {
         let mut settings = Settings::new("t");
         let peer: IpAddr = "127.0.0.1".parse().unwrap();
         let forwarded = headers(&[("host", "localhost"), ("x-forwarded-for", "203.0.113.9, 127.0.0.1")]);
-        assert_eq!(origin(&settings, peer, &forwarded).unwrap_err(), Unattributed::Proxy);
+        assert_eq!(origin(&settings, peer, false, &forwarded).unwrap_err(), Unattributed::Proxy);
         settings.trusted_proxies = vec![peer];
-        let found = origin(&settings, peer, &forwarded).unwrap();
+        let found = origin(&settings, peer, false, &forwarded).unwrap();
         assert_eq!((found.address.to_string().as_str(), found.is_local), ("203.0.113.9", false));
         let forged = headers(&[("x-forwarded-for", "not an address")]);
-        assert_eq!(origin(&settings, peer, &forged).unwrap_err(), Unattributed::Proxy);
+        assert_eq!(origin(&settings, peer, false, &forged).unwrap_err(), Unattributed::Proxy);
     }
 
     #[test]
@@ -216,11 +246,11 @@ mod tests {
         let settings = Settings::new("t");
         let peer: IpAddr = "127.0.0.1".parse().unwrap();
         let rebound = headers(&[("host", "evil.example:18789")]);
-        assert_eq!(origin(&settings, peer, &rebound).unwrap_err(), Unattributed::Host);
+        assert_eq!(origin(&settings, peer, false, &rebound).unwrap_err(), Unattributed::Host);
         let own = headers(&[("host", "127.0.0.1:18789"), ("origin", "http://127.0.0.1:18789")]);
-        assert!(origin(&settings, peer, &own).unwrap().browser_allowed);
+        assert!(origin(&settings, peer, false, &own).unwrap().browser_allowed);
         let evil = headers(&[("host", "[::1]:18789"), ("origin", "https://evil.example")]);
-        assert!(!origin(&settings, peer, &evil).unwrap().browser_allowed);
+        assert!(!origin(&settings, peer, false, &evil).unwrap().browser_allowed);
     }
 
     #[test]
@@ -228,7 +258,7 @@ mod tests {
         let settings = Settings::new("t");
         let peer: IpAddr = "127.0.0.1".parse().unwrap();
         for own in ["localhost", "LOCALHOST:1", "127.0.0.1:1", "127.8.9.10", "[::1]", "[::1]:18789"] {
-            assert!(origin(&settings, peer, &headers(&[("host", own)])).is_ok(), "{own}");
+            assert!(origin(&settings, peer, false, &headers(&[("host", own)])).is_ok(), "{own}");
         }
         for foreign in [
             "localhost.evil.example",
@@ -247,13 +277,39 @@ mod tests {
             "10.0.0.1",
             "localhost:1:2",
         ] {
-            let refused = origin(&settings, peer, &headers(&[("host", foreign)]));
+            let refused = origin(&settings, peer, false, &headers(&[("host", foreign)]));
             assert_eq!(refused.unwrap_err(), Unattributed::Host, "{foreign}");
         }
         for page in ["null", "file://", "http://localhost.evil.example", "http://evil.example/127.0.0.1:1"] {
-            let found = origin(&settings, peer, &headers(&[("host", "127.0.0.1:1"), ("origin", page)]));
+            let found = origin(&settings, peer, false, &headers(&[("host", "127.0.0.1:1"), ("origin", page)]));
             assert!(!found.unwrap().browser_allowed, "{page}");
         }
+    }
+
+    #[test]
+    fn only_tls_and_this_machine_by_its_own_name_are_private_and_only_the_served_page_is_our_own() {
+        let mut settings = Settings::new("t");
+        settings.loopback_only = false;
+        let (here, far): (IpAddr, IpAddr) = ("127.0.0.1".parse().unwrap(), "203.0.113.9".parse().unwrap());
+        let seen =
+            |peer, is_tls, pairs: &[(&'static str, &str)]| origin(&settings, peer, is_tls, &headers(pairs)).unwrap();
+        assert!(seen(here, false, &[("host", "localhost:1")]).is_private);
+        assert!(!seen(here, false, &[("host", "rebound.example:1")]).is_private, "a name that was made to point here");
+        assert!(!seen(far, false, &[("host", "127.0.0.1:1")]).is_private);
+        assert!(seen(far, true, &[("host", "yard.example")]).is_private);
+        let page = |origin| seen(far, true, &[("host", "yard.example"), ("origin", origin)]).is_own_page();
+        assert!(page("https://yard.example"));
+        for foreign in ["http://yard.example", "https://yard.example:8443", "https://other.example", "null"] {
+            assert!(!page(foreign), "{foreign}");
+        }
+        assert!(!seen(here, false, &[("host", "localhost:1")]).is_own_page(), "no origin at all");
+        settings.trusted_proxies = vec![here];
+        settings.allowed_origins = vec!["https://other.example".to_owned()];
+        let behind = [("host", "yard.example"), ("x-forwarded-for", "203.0.113.9"), ("x-forwarded-proto", "https")];
+        let found = origin(&settings, here, false, &headers(&behind)).unwrap();
+        assert!(found.is_private && found.own == "https://yard.example");
+        let other = [("host", "yard.example"), ("origin", "https://other.example")];
+        assert!(!origin(&settings, far, true, &headers(&other)).unwrap().is_own_page(), "allowed elsewhere, not here");
     }
 
     #[test]
@@ -264,6 +320,8 @@ mod tests {
             is_local: ip == "127.0.0.1",
             browser: browser.map(str::to_owned),
             browser_allowed: true,
+            own: "http://localhost".to_owned(),
+            is_private: true,
         };
         let far = from("203.0.113.9", None);
         for _ in 0..9 {

@@ -1,9 +1,9 @@
-//! The HTTP door: liveness and readiness, `POST /tools/invoke`, live events of a run, and `/metrics`. On any other path
-//! a WebSocket upgrade starts the Gateway's RPC.
+//! The HTTP door: liveness and readiness, `POST /tools/invoke`, live events of a run, `/metrics`, and the console's pages.
+//! On any other path a WebSocket upgrade starts the Gateway's RPC.
 
 use crate::{
     admission::{Admitted, Peer, Rule, admit, refusal, turn_away},
-    bridge,
+    bridge, console,
     gateway::Gateway,
     places::Permit,
     settings::{BODY_WITHIN, MAX_HTTP_BODY},
@@ -93,6 +93,26 @@ const ROUTES: &[Route] = &[
         rule: WITH_BODY,
         answer: |g, r| Box::pin(bridge_inbound(g, r)),
     },
+    Route {
+        path: "/console/session",
+        verbs: Verbs::Get,
+        rule: Rule::open(),
+        answer: |g, r| Box::pin(console::session(g, r)),
+    },
+    Route { path: "/pair", verbs: Verbs::Post, rule: console::FORM, answer: |g, r| Box::pin(console::pair(g, r)) },
+    Route { path: "/logout", verbs: Verbs::Post, rule: console::FORM, answer: |g, r| Box::pin(console::logout(g, r)) },
+    Route {
+        path: "/console/socket",
+        verbs: Verbs::Any,
+        rule: Rule::first_frame(),
+        answer: |g, r| Box::pin(console::socket(g, r)),
+    },
+    Route {
+        path: "/download/*",
+        verbs: Verbs::Get,
+        rule: Rule::open(),
+        answer: |g, r| Box::pin(console::download(g, r)),
+    },
     Route { path: "/runs/*/events", verbs: Verbs::Get, rule: WITHOUT_BODY, answer: |g, r| Box::pin(run_events(g, r)) },
 ];
 
@@ -121,7 +141,9 @@ pub fn router(gateway: Gateway) -> Router {
 }
 
 async fn entrance(State(gateway): State<Gateway>, ConnectInfo(peer): ConnectInfo<Peer>, request: Request) -> Response {
-    if let Some(route) = Route::find(request.uri().path()) {
+    // `/pair` is a page that is looked at and a form that is sent.
+    let is_page = Verbs::Look.takes(request.method()) && request.uri().path() == "/pair";
+    if let Some(route) = Route::find(request.uri().path()).filter(|_| !is_page) {
         if !route.verbs.takes(request.method()) {
             return turn_away(&gateway, &peer, &request, wrong_method(route.verbs));
         }
@@ -139,6 +161,12 @@ async fn entrance(State(gateway): State<Gateway>, ConnectInfo(peer): ConnectInfo
     if let Some(mount) = gateway.mounted(request.uri().path()) {
         return crate::mount::serve(mount, &gateway, &peer, request).await;
     }
+    if let Some(asset) = console::asset(request.method(), request.uri().path()) {
+        return match admit(&gateway, &peer, Rule::open(), request) {
+            Ok(admitted) => console::serve_asset(asset, &admitted.parts),
+            Err(refused) => refused,
+        };
+    }
     turn_away(&gateway, &peer, &request, (StatusCode::NOT_FOUND, "Not Found").into_response())
 }
 
@@ -153,7 +181,7 @@ async fn safe_headers(request: Request, next: Next) -> Response {
     response
 }
 
-fn json_response(status: StatusCode, value: &impl Serialize) -> Response {
+pub(crate) fn json_response(status: StatusCode, value: &impl Serialize) -> Response {
     let mut response = match serde_json::to_vec(value) {
         Ok(bytes) => Response::new(Body::from(bytes)),
         Err(error) => {
@@ -214,7 +242,7 @@ async fn ready(gateway: Gateway) -> Response {
     fresh(json_response(status, &readiness))
 }
 
-fn fresh(mut response: Response) -> Response {
+pub(crate) fn fresh(mut response: Response) -> Response {
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
@@ -495,7 +523,8 @@ async fn run_events(gateway: Gateway, request: Admitted) -> Response {
         .and_then(|v| v.parse().ok())
         .unwrap_or_default();
     // Subscribed before the record is read, so that no event is missed; duplicates are dropped.
-    let live = gateway.service().engine().bus().subscribe(Subscription { run_id: Some(run_id), session: None });
+    let live =
+        gateway.service().engine().bus().subscribe(Subscription { run_id: Some(run_id), ..Subscription::default() });
     let recorded = match gateway.service().export(run_id).await {
         Ok(export) => export.events,
         Err(error) => return failed(StatusCode::NOT_FOUND, "not_found", error.message()),
@@ -558,9 +587,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_health_and_readiness_are_open_and_segments_match_whole() {
+    fn few_paths_are_open_and_segments_match_whole() {
         let open: Vec<&str> = ROUTES.iter().filter(|route| route.rule.is_open()).map(|route| route.path).collect();
-        assert_eq!(open, ["/health", "/healthz", "/ready", "/readyz"]);
+        assert_eq!(open, ["/health", "/healthz", "/ready", "/readyz", "/console/session", "/download/*"]);
         let found = |path: &str| Route::find(path).map(|route| route.path);
         assert_eq!(found("/runs/x/events"), Some("/runs/*/events"));
         for other in ["/runs//events", "/runs/x/y/events", "/runs/x/events/", "/health/", "//health", "/healthy", ""] {

@@ -10,6 +10,7 @@
 pub mod admission;
 mod auth;
 mod bridge;
+mod console;
 pub mod echo;
 #[doc(hidden)]
 pub mod fuzzing;

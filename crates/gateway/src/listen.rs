@@ -88,7 +88,7 @@ impl Door {
             let Some(seat) = door.seats.take(address.ip(), limited).await else { continue };
             let (door, stop) = (door.clone(), stop.clone());
             open.spawn(async move {
-                door.welcome(io, Peer { address, seat }, stop).await;
+                door.welcome(io, Peer { address, is_tls: door.tls.is_some(), seat }, stop).await;
             });
         }
         open.close();

@@ -11,6 +11,10 @@ pub enum Credential {
     Shared,
     /// The token of one bridged session, in the first frame.
     Session,
+    /// A page that this gateway served, with a one-use code or the cookie of a paired browser.
+    OwnPage,
+    /// The cookie of a paired browser, and its key's signature in the first frame or a ticket in the path.
+    Browser,
 }
 
 impl Credential {
@@ -20,6 +24,8 @@ impl Credential {
             Self::None => "none",
             Self::Shared => "the gateway's token",
             Self::Session => "a session's token",
+            Self::OwnPage => "the console's own page, with a one-use code or its cookie",
+            Self::Browser => "a paired browser's cookie, with its key's signature or a one-use ticket",
         }
     }
 }
@@ -51,6 +57,13 @@ pub const ROUTES: &[Route] = &[
     route("/bridge", Credential::Session, Effect::Recorded),
     route("/bridge/inbound", Credential::Shared, Effect::State),
     route("/mcp", Credential::Shared, Effect::Recorded),
+    // The console: its files are public, as they are in every copy of the program.
+    route("/, /assets/* and the console's other pages and files", Credential::None, Effect::None),
+    route("/console/session", Credential::None, Effect::None),
+    route("/pair", Credential::OwnPage, Effect::State),
+    route("/logout", Credential::OwnPage, Effect::State),
+    route("/console/socket", Credential::Browser, Effect::Recorded),
+    route("/download/{ticket}", Credential::Browser, Effect::None),
     // The context store's own protocol: a store with accounts, without tools and without host paths.
     route("/openviking/health", Credential::None, Effect::None),
     route("/openviking/ready", Credential::None, Effect::None),

@@ -27,7 +27,7 @@ pub(crate) async fn dispatch(
     early: &(dyn Fn(Box<RawValue>) + Send + Sync),
 ) -> (&'static str, Result<Box<RawValue>, RpcError>) {
     let methods = gateway.service().methods();
-    let known = methods.find(&request.method).filter(|method| method.terms.is_on_gateway());
+    let known = methods.find(&request.method).filter(|method| connection.carries(&method.terms));
     // The list of methods is public (`hello` contains it), so an unknown method is reported as such regardless of
     // scopes.
     let Some(method) = known else {

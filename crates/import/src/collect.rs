@@ -1,4 +1,5 @@
-//! The files of a folder, in order: without hidden ones, without what `.gitignore` names, without following links.
+//! Lists the files of a folder in order, without hidden files, without files ignored by `.gitignore`, and without
+//! following symbolic links.
 
 use crate::{
     importer::ImportError,
@@ -13,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Folders that hold nothing written by hand.
+/// Folders with generated or downloaded content, which are never imported.
 const NEVER: [&str; 12] = [
     ".git",
     ".hg",
@@ -29,14 +30,14 @@ const NEVER: [&str; 12] = [
     ".vscode",
 ];
 
-/// A file to import: its path in the source, and its content or where to find it.
+/// A file to import: its path in the source, and its content or location.
 #[derive(Debug)]
 pub(crate) struct RawFile {
     pub(crate) path: String,
     pub(crate) content: Content,
 }
 
-/// Files of a folder, and those left out with the reason.
+/// Files to import, and skipped files with the reason.
 pub(crate) type Listed = (Vec<RawFile>, Vec<(String, String)>);
 
 #[derive(Debug)]
@@ -45,7 +46,7 @@ pub(crate) enum Content {
     InMemory(Vec<u8>),
 }
 
-/// What the options let through.
+/// The file patterns of the import options.
 #[derive(Clone)]
 pub(crate) struct Chosen {
     include: Option<GlobSet>,
@@ -83,7 +84,7 @@ fn globs(patterns: &[String]) -> Result<Option<GlobSet>, ImportError> {
     let mut set = GlobSetBuilder::new();
     for pattern in patterns {
         set.add(Glob::new(pattern).map_err(|e| bad(pattern, e))?);
-        // A pattern without folders means a name anywhere, as people write it.
+        // A pattern without a slash matches the name in any folder.
         if !pattern.contains('/') {
             set.add(Glob::new(&format!("**/{pattern}")).map_err(|e| bad(pattern, e))?);
         }
@@ -91,7 +92,7 @@ fn globs(patterns: &[String]) -> Result<Option<GlobSet>, ImportError> {
     set.build().map(Some).map_err(|e| bad("the patterns", e))
 }
 
-/// Files of a folder, and those left out with the reason.
+/// Lists the files of a folder, and the skipped ones with the reason.
 pub(crate) fn folder(root: &Path, chosen: &Chosen, limits: &Limits) -> Result<Listed, ImportError> {
     let mut files = Vec::new();
     let mut skipped = Vec::new();
@@ -129,7 +130,7 @@ pub(crate) fn folder(root: &Path, chosen: &Chosen, limits: &Limits) -> Result<Li
     Ok((files, skipped))
 }
 
-/// Reads a file that must still be one, and not too large.
+/// Reads a file, after checking again that it is a regular file and not too large.
 pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, String> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let file = OpenOptions::new()

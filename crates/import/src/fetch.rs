@@ -1,5 +1,6 @@
-//! Fetching from the web without being led astray: every host is resolved first, every address it has must be public,
-//! the connection goes to one of those addresses, and every redirect is checked the same way.
+//! Fetches web resources with protection against server-side request forgery: every host is resolved first, all of its
+//! addresses must be public, the connection goes to one of the checked addresses, and every redirect is checked the
+//! same way.
 
 use crate::{formats::Format, importer::ImportError, limits::Limits};
 use reqwest::{Client, Url, header, redirect};
@@ -9,17 +10,17 @@ use std::{
     time::Duration,
 };
 
-/// How long connecting may take.
+/// Connect timeout.
 const CONNECT: Duration = Duration::from_secs(10);
-/// What servers are told.
+/// The `User-Agent` header.
 const AGENT: &str = concat!("toolyard/", env!("CARGO_PKG_VERSION"));
 
-/// Where imports may go.
+/// Which hosts and addresses imports may connect to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NetworkRules {
-    /// Private, loopback and link-local addresses too.
+    /// Also allow private, loopback and link-local addresses.
     pub allow_private: bool,
-    /// Hosts that may be private, by exact name.
+    /// Hosts that may have private addresses, by exact name.
     pub private_hosts: Vec<String>,
 }
 
@@ -30,7 +31,7 @@ impl NetworkRules {
             || self.private_hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
     }
 
-    /// Addresses of a host, all of which may be reached.
+    /// Resolves a host; fails unless all its addresses are allowed.
     pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, ImportError> {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let found: Vec<SocketAddr> = match bare.parse::<IpAddr>() {
@@ -50,18 +51,18 @@ impl NetworkRules {
     }
 }
 
-/// Something fetched.
+/// A fetched resource.
 #[derive(Debug)]
 pub struct Fetched {
-    /// Where it was in the end.
+    /// The URL after redirects.
     pub url: Url,
-    /// What the server says it is, if that is something we know.
+    /// The format by the `Content-Type` header, if it is a known one.
     pub format: Option<Format>,
-    /// Its bytes.
+    /// The response body.
     pub bytes: Vec<u8>,
 }
 
-/// Fetches a page or file, following redirects.
+/// Fetches a page or file and follows redirects.
 pub async fn fetch(url: &str, rules: &NetworkRules, limits: &Limits) -> Result<Fetched, ImportError> {
     let time = Duration::from_millis(limits.fetch_ms);
     tokio::time::timeout(time, follow(url, rules, limits))
@@ -93,11 +94,11 @@ async fn follow(url: &str, rules: &NetworkRules, limits: &Limits) -> Result<Fetc
     Err(ImportError::Fetch(format!("more than {} redirects", limits.redirects)))
 }
 
-/// Sees to it that HTTP clients can be made: they take the process's provider of cryptography, and where none is set, making
-/// one would end the process's work. One that is set stays.
+/// Installs a default cryptography provider unless the process has one. HTTP clients use the process-wide provider and
+/// panic when there is none.
 pub fn settle_cryptography() {
     if tokio_rustls::rustls::crypto::ring::default_provider().install_default().is_err() {
-        tracing::debug!("the process has a provider of cryptography already");
+        tracing::debug!("the process already has a cryptography provider");
     }
 }
 
@@ -108,7 +109,8 @@ async fn get(url: &Url, rules: &NetworkRules, limits: &Limits) -> Result<reqwest
     let host = url.host_str().ok_or_else(|| ImportError::Invalid(format!("{url} names no host")))?;
     let port = url.port_or_known_default().unwrap_or(443);
     let addresses = rules.resolve(host, port).await?;
-    // The name is not looked up again: it might answer otherwise the second time. A proxy would look it up by itself.
+    // The client connects to the checked addresses and does not resolve the name again, because a second lookup could
+    // return other addresses. Proxies are disabled because a proxy would resolve the name itself.
     settle_cryptography();
     let client = Client::builder()
         .no_proxy()
@@ -127,7 +129,7 @@ async fn get(url: &Url, rules: &NetworkRules, limits: &Limits) -> Result<reqwest
 }
 
 fn unreachable(why: String, error: reqwest::Error) -> ImportError {
-    // reqwest's own text is its address and little more.
+    // The message of a reqwest error contains little more than the URL; the causes are in its source chain.
     let causes = std::iter::successors(error.source(), |cause| (*cause).source());
     let causes: Vec<String> = causes.map(ToString::to_string).collect();
     ImportError::Unreachable { why, causes: (!causes.is_empty()).then(|| causes.join("\ncaused by: ")) }
@@ -149,7 +151,7 @@ async fn read(mut response: reqwest::Response, url: &Url, most: u64) -> Result<V
     }
 }
 
-/// Whether an address is one that anybody can reach, and not one that means this machine or the network it is in.
+/// Whether an address is globally reachable, and not local to this machine or network.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
@@ -175,7 +177,7 @@ fn is_public_v4(v4: Ipv4Addr) -> bool {
 }
 
 fn is_public_v6(v6: Ipv6Addr) -> bool {
-    // An address that stands for another is judged by that one.
+    // An IPv6 address that embeds an IPv4 address is checked by the IPv4 address.
     if let Some(v4) = v6.to_ipv4_mapped() {
         return is_public_v4(v4);
     }
@@ -186,7 +188,7 @@ fn is_public_v6(v6: Ipv6Addr) -> bool {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
         [0x64, 0xff9b, 1, ..] => false,
         [0x2002, high, low, ..] => embedded(high, low),
-        // Only 2000::/3 is given out; of it the documentation's, Teredo's and the benchmarks' parts are nobody's.
+        // Only 2000::/3 is allocated. Its documentation, Teredo and benchmarking ranges are not globally reachable.
         [first, second, ..] => {
             (0x2000..0x4000).contains(&first)
                 && !(first == 0x2001 && (second == 0x0db8 || second < 0x0200))

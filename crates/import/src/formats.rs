@@ -1,10 +1,10 @@
-//! What a file is, and what is made of it. Text is read here; the parsers of other people's formats are the program
-//! `toolyard-parse` (`crates/parse`), which [`crate::parser`] starts.
+//! File formats, and the conversion of text files. The parsers of all other formats run in the program `toolyard-parse`
+//! (`crates/parse`), which [`crate::parser`] starts.
 
 use crate::{limits::Limits, names::extension, text};
 use serde::{Deserialize, Serialize};
 
-/// What a file is.
+/// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
@@ -12,7 +12,7 @@ pub enum Format {
     Markdown,
     /// Plain text.
     Text,
-    /// Source code and data that is text: kept as it is.
+    /// Source code and text data, kept unchanged.
     Code,
     /// A web page.
     Html,
@@ -31,7 +31,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// By the name of a file; `None` for what cannot be imported.
+    /// The format by file name; `None` for files that cannot be imported.
     pub fn of_name(name: &str) -> Option<Self> {
         let bare = name.rsplit('/').next().unwrap_or(name);
         Some(match extension(bare).as_str() {
@@ -50,7 +50,7 @@ impl Format {
         })
     }
 
-    /// By a media type, as servers say it.
+    /// The format by media type (`Content-Type`).
     pub fn of_media_type(media_type: &str) -> Option<Self> {
         let bare = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         Some(match bare.as_str() {
@@ -78,7 +78,7 @@ impl Format {
         })
     }
 
-    /// The parser's name in reports.
+    /// The parser's name in import reports.
     pub fn parser(self) -> &'static str {
         match self {
             Self::Markdown => "MarkdownParser",
@@ -94,13 +94,13 @@ impl Format {
         }
     }
 
-    /// Whether its parser runs confined, because its bytes can be made to attack one.
+    /// Whether the parser runs in a confined process, because a crafted file could attack it.
     pub fn is_confined(self) -> bool {
         !matches!(self, Self::Markdown | Self::Text | Self::Code)
     }
 }
 
-/// Extensions of code and of data that is text. Sorted.
+/// Extensions of source code and text data. Sorted.
 const CODE: [&str; 105] = [
     "asm",
     "astro",
@@ -209,7 +209,7 @@ const CODE: [&str; 105] = [
     "zsh",
 ];
 
-/// Files of code without an extension. Sorted.
+/// Names of code files without an extension. Sorted.
 const CODE_NAMES: [&str; 8] =
     ["cmakelists", "dockerfile", "gemfile", "jenkinsfile", "justfile", "makefile", "rakefile", "vagrantfile"];
 
@@ -219,23 +219,23 @@ const CODE_NAMES: [&str; 8] =
 pub struct ParseFailure(pub String);
 
 impl ParseFailure {
-    /// Says why.
+    /// Creates a failure with this reason.
     pub fn new(why: impl Into<String>) -> Self {
         Self(why.into())
     }
 }
 
-/// A document as Markdown.
+/// A document converted to Markdown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Converted {
-    /// Its own title, where it has one.
+    /// The document's own title, if it has one.
     pub title: Option<String>,
-    /// Its text.
+    /// The document as Markdown.
     pub markdown: String,
 }
 
 impl Converted {
-    /// The document, if it has text and no more of it than is allowed.
+    /// Checks that the document has text and is within the size limit.
     pub fn within(self, limits: &Limits) -> Result<Self, ParseFailure> {
         if self.markdown.len() > limits.text_bytes {
             return Err(ParseFailure::new(format!("its text is larger than {} bytes", limits.text_bytes)));
@@ -247,7 +247,7 @@ impl Converted {
     }
 }
 
-/// Markdown, plain text and code as they are.
+/// Decodes Markdown, plain text and code; the text is unchanged.
 pub(crate) fn plain(bytes: &[u8], limits: &Limits) -> Result<Converted, ParseFailure> {
     let markdown = text::decode(bytes).ok_or_else(|| ParseFailure::new("this is not text"))?;
     Converted { title: None, markdown }.within(limits)

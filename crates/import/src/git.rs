@@ -1,5 +1,5 @@
-//! Cloning a repository over the network, with the settings of [`toolyard_sandbox::git`], inside walls that leave it the
-//! network and one folder.
+//! Clones a repository over the network with the settings of [`toolyard_sandbox::git`]. Git runs in a sandbox that
+//! allows the network and one folder.
 
 use crate::{fetch::NetworkRules, importer::ImportError, limits::Limits, source::GitSource};
 use std::{
@@ -14,7 +14,7 @@ use toolyard_sandbox::{
     tool::{Tool, ToolError},
 };
 
-/// Clones a repository into a folder that is there and empty.
+/// Clones a repository into an existing empty folder.
 pub(crate) async fn clone(
     source: &GitSource,
     into: &Path,
@@ -30,7 +30,8 @@ pub(crate) async fn clone(
     {
         return Err(ImportError::Invalid(format!("{reference:?} is no branch")));
     }
-    // Plain protocols prove nothing about the other side: only where private networks are allowed at all.
+    // Unencrypted protocols do not authenticate the server, so they are allowed only where private networks are
+    // allowed.
     if address.scheme != "https" && !rules.allow_private {
         return Err(ImportError::Invalid(format!("repositories are cloned over https, not {}", address.scheme)));
     }
@@ -40,7 +41,7 @@ pub(crate) async fn clone(
         && address.scheme.starts_with("http")
         && address.host.parse::<IpAddr>().is_err()
     {
-        // The address that was checked is the one that is used.
+        // Git connects to the address that was checked.
         settings.push(format!("http.curloptResolve={}:{}:{}", address.host, address.port, first.ip()));
     }
     let cloned = git::Clone {
@@ -75,8 +76,8 @@ pub(crate) async fn clone(
 
 #[derive(Debug)]
 struct Address {
-    /// The address as git gets it: written anew from its parts, so that git cannot read another host in it than the one that
-    /// was checked. Programs differ about `https://a\@b/`.
+    /// The URL passed to git, rebuilt from its parsed parts so that git cannot see a different host from the one that
+    /// was checked. Programs parse URLs such as `https://a\@b/` differently.
     url: String,
     scheme: String,
     host: String,
@@ -90,7 +91,7 @@ impl Address {
             || url.contains("::") && !url.contains('[')
             || url.chars().any(|c| c.is_control() || c.is_whitespace())
         {
-            // A leading hyphen is an option to git, a double colon one of its helpers.
+            // Git treats a leading hyphen as an option, and a double colon as a remote helper.
             return Err(bad());
         }
         if let Some((_, rest)) = url.split_once('@').filter(|_| !url.contains("://")) {

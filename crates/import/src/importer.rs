@@ -1,4 +1,4 @@
-//! [`Importer`]: a source in, files and a report out.
+//! [`Importer`] turns a source into files and a report.
 
 use crate::{
     collect::{self, Chosen, Content, RawFile},
@@ -16,141 +16,141 @@ use std::{collections::HashSet, path::Path};
 use tokio_util::sync::CancellationToken;
 use toolyard_sandbox::launch::ConfinedLauncher;
 
-/// How a source is imported.
+/// Options of an import.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// What it may use.
+    /// Resource limits.
     pub limits: Limits,
-    /// Where it may go.
+    /// Network rules.
     pub network: NetworkRules,
-    /// What it is called, instead of the source's own name.
+    /// Name of the import, instead of the source's own name.
     pub name: Option<String>,
-    /// Only files that one of these patterns names; empty: all.
+    /// Only files that match one of these patterns; empty: all.
     pub include: Vec<String>,
-    /// Not files that one of these patterns names.
+    /// Skips files that match one of these patterns.
     pub exclude: Vec<String>,
-    /// Folders that are not entered, by name.
+    /// Names of folders that are skipped.
     pub ignore_dirs: Vec<String>,
-    /// Folders of the source are not kept: every document lies directly under the root.
+    /// The source's folders are not kept: every document is placed directly under the root.
     pub flat: bool,
 }
 
-/// Something written.
+/// A file to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutFile {
-    /// Where, relative to the import's root, with `/` between parts.
+    /// The path relative to the import's root, with `/` as separator.
     pub path: String,
-    /// What a reader would call it: its heading, or its name.
+    /// The title: the heading, or the file name.
     pub title: String,
-    /// Its text: Markdown, or code as it was.
+    /// The content: Markdown, or unchanged code.
     pub content: String,
-    /// The file of the source that it comes from.
+    /// Path of the source file.
     pub from: String,
 }
 
-/// A file of the source and what came of it.
+/// The outcome for one file of the source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileOutcome {
-    /// Its path in the source.
+    /// The path in the source.
     pub path: String,
-    /// The parser that read it.
+    /// The parser that converted it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parser: Option<String>,
-    /// Why it was not read.
+    /// Why it was not imported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What came of each file.
+/// The outcome for every file of the source.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Files looked at.
+    /// Number of files examined.
     pub file_count: usize,
-    /// Files that became sections.
+    /// Files that were converted.
     pub processed_files: Vec<FileOutcome>,
-    /// Files that could not be read.
+    /// Files that could not be read or parsed.
     pub failed_files: Vec<FileOutcome>,
-    /// Files of kinds that cannot be imported.
+    /// Files of an unsupported format.
     pub unsupported_files: Vec<FileOutcome>,
-    /// Files left out on purpose.
+    /// Files skipped by a rule or an option.
     pub skipped_files: Vec<FileOutcome>,
 }
 
-/// An import that went through.
+/// A completed import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
-    /// What it is called: fit for one part of a path.
+    /// The name of the import, valid as one path segment.
     pub name: String,
-    /// Whether it was one document, not a tree of files.
+    /// Whether the source was a single document, not a tree of files.
     pub single: bool,
-    /// What is to be written.
+    /// The files to write.
     pub files: Vec<OutFile>,
-    /// What came of each file of the source.
+    /// The outcome for every file of the source.
     pub report: Report,
-    /// Worth a person's attention.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
-/// How far an import is.
+/// Progress of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress<'a> {
-    /// Files done.
+    /// Number of files done.
     pub done: usize,
-    /// Files in all; 0 while they are gathered.
+    /// Total number of files; 0 while the source is being listed.
     pub total: usize,
-    /// What is being done.
+    /// The current file or step.
     pub current: &'a str,
 }
 
-/// Why an import did not go through. Single files of a tree do not fail it; they are in its report.
+/// Why an import failed. A file of a tree that cannot be imported does not fail the import; it is listed in the report.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
-    /// There is no such file.
+    /// The file does not exist.
     #[error("{0} does not exist")]
     NotFound(String),
-    /// What is asked for makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The host is not one that anybody can reach.
+    /// The host has an address that is not public.
     #[error("host '{host}' resolves to non-public address '{address}'")]
     NotPublic {
         /// The host.
         host: String,
-        /// The address that is refused.
+        /// The refused address.
         address: String,
     },
-    /// More than is allowed.
+    /// A size limit is exceeded.
     #[error("{0}")]
     TooLarge(String),
-    /// A page could not be fetched.
+    /// A URL could not be fetched.
     #[error("{0}")]
     Fetch(String),
-    /// A host did not answer, or broke off.
+    /// A host did not answer, or closed the connection.
     #[error("{why}")]
     Unreachable {
-        /// For people.
+        /// The message for users.
         why: String,
-        /// What lies behind it, for logs.
+        /// The underlying causes, for logs.
         causes: Option<String>,
     },
     /// A repository could not be cloned.
     #[error("the repository could not be cloned: {0}")]
     Git(String),
-    /// The one document could not be read.
+    /// The only document of the import could not be parsed.
     #[error("{path}: {failure}")]
     Parse {
-        /// Which.
+        /// Path of the document.
         path: String,
-        /// Why.
+        /// Why parsing failed.
         failure: ParseFailure,
     },
-    /// The one document is of a kind that cannot be imported.
+    /// The only document of the import has an unsupported format.
     #[error("{0} is of a kind that cannot be imported")]
     Unsupported(String),
-    /// Nobody wants it any more.
+    /// The caller cancelled the import.
     #[error("the import was cancelled")]
     Cancelled,
-    /// This machine failed.
+    /// A local I/O error.
     #[error("{0}")]
     Io(String),
 }
@@ -162,31 +162,31 @@ pub struct Importer {
     launcher: ConfinedLauncher,
 }
 
-/// What a source came down to.
+/// The files of a source before conversion.
 struct Gathered {
     name: String,
     single: bool,
     files: Vec<RawFile>,
     skipped: Vec<(String, String)>,
-    /// What the server said the one file is.
+    /// The format that the server declared for a single file.
     format: Option<Format>,
-    /// A clone that is deleted in the end.
+    /// The folder of a clone, deleted on drop.
     _folder: Option<tempfile::TempDir>,
 }
 
 impl Importer {
-    /// Documents are parsed by `toolyard-parse`, beside this program or in `PATH`.
+    /// Documents are parsed by `toolyard-parse`, found beside this program or in `PATH`.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Documents are parsed by this program, which hands over to the sandbox's launcher as well.
+    /// Uses this program both as parser and as sandbox launcher.
     pub fn with_program(program: impl Into<std::path::PathBuf>) -> Self {
         let program = program.into();
         Self { parser: ConfinedParser::with_program(&program), launcher: ConfinedLauncher::with_program(program) }
     }
 
-    /// Imports a source. `progress` is called before each file.
+    /// Imports a source and calls `progress` before each file.
     pub async fn import(
         &self,
         source: Source,
@@ -269,7 +269,7 @@ impl Importer {
         progress: &(dyn Fn(Progress<'_>) + Send + Sync),
         cancel: &CancellationToken,
     ) -> Result<Gathered, ImportError> {
-        // A name may have an extension; a folder's may look as if it had one ("v1.2").
+        // A file name may have an extension; a folder name may only look as if it had one ("v1.2").
         let bare = |name: &'_ str| {
             if Format::of_name(name).is_some() { names::stem(name).to_owned() } else { name.to_owned() }
         };
@@ -299,7 +299,7 @@ impl Importer {
                 let last = fetched.url.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
                 let host = fetched.url.host_str().unwrap_or("page");
                 let own = if last.is_empty() { host.to_owned() } else { last.to_owned() };
-                // What the address ends in is believed where the server says nothing or only "text".
+                // The extension in the URL decides when the server declares no format or only "text".
                 let format = match (fetched.format, Format::of_name(&own)) {
                     (None | Some(Format::Text), Some(by_name)) => Some(by_name),
                     (said, _) => said,
@@ -323,7 +323,7 @@ impl Importer {
         }
     }
 
-    /// One file that is a document, or an archive of many.
+    /// A single file: a document, or an archive of many.
     async fn single(
         &self,
         name: String,
@@ -353,7 +353,7 @@ impl Importer {
         let mut files = Vec::new();
         for (path, bytes) in archive.files {
             let path = path.get(top.len()..).unwrap_or(&path).to_owned();
-            // What systems put into archives by themselves, and hidden files, as in a folder.
+            // Hidden files, and files that operating systems add to archives, are skipped as in a folder.
             let hidden = path.split('/').any(|part| part.starts_with('.') || part == "__MACOSX");
             if hidden || !chosen.takes(&path) {
                 skipped.push((path, if hidden { "it is hidden" } else { "left out by the options" }.to_owned()));
@@ -399,7 +399,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     tokio::task::spawn_blocking(work).await.map_err(|e| ImportError::Io(e.to_string()))
 }
 
-/// The folder that all files of an archive lie in, with its slash; empty when there is none.
+/// The folder that contains all files of an archive, with a trailing slash; empty when there is none.
 fn common_folder(files: &[(String, Vec<u8>)]) -> String {
     let Some(folder) = files.first().and_then(|(path, _)| path.split_once('/')).map(|(folder, _)| format!("{folder}/"))
     else {
@@ -420,7 +420,7 @@ struct Document {
     bytes: u64,
 }
 
-/// What is written so far.
+/// The output files collected so far.
 #[derive(Default)]
 struct Written {
     flat: bool,
@@ -441,7 +441,7 @@ impl Written {
             return;
         }
         let stem = if single { name.to_owned() } else { section_name(names::stem(file)) };
-        // One document is the root itself; one of many is a folder of its own.
+        // A single document becomes the root; each of several documents gets a folder.
         let place = if single { String::new() } else { self.document_folder(&join(&folder, &stem), file) };
         for section in sections::split(&stem, &document.text) {
             let target = self.free(&join(&place, &section.path));
@@ -453,7 +453,7 @@ impl Written {
         self.files.push(OutFile { path, title, content, from: from.to_owned() });
     }
 
-    /// A folder no other document has: `notes`, then `notes_pdf`, then `notes_pdf_2`.
+    /// A folder name that no other document uses: `notes`, then `notes_pdf`, then `notes_pdf_2`.
     fn document_folder(&mut self, wanted: &str, file: &str) -> String {
         let mut folder = wanted.to_owned();
         let mut number = 1;
@@ -484,7 +484,7 @@ fn join(folder: &str, name: &str) -> String {
     if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
 }
 
-/// A file name of code as one safe part of a path, its extension kept.
+/// Turns the name of a code file into one safe path segment and keeps its extension.
 fn clean_file_name(file: &str) -> String {
     match file.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()) {
         Some((stem, extension)) => format!("{}.{}", section_name(stem), section_name(extension)),

@@ -1,16 +1,16 @@
-//! From a source to Markdown files: a file, a folder, a zip archive, a Git repository or a URL in; sections, cut by
-//! headings and named after them, out. Code keeps its place and its form.
+//! Converts a source (a file, a folder, a zip archive, a Git repository or a URL) to Markdown files: sections that are
+//! split at headings and named after them. Code keeps its path and content.
 //!
 //! ```text
 //! Source -> collect (read a folder, unpack, fetch, clone) -> convert (confined child for others' formats) -> split
 //! ```
 //!
-//! What others wrote is read with care: formats whose bytes can attack a parser (PDF, Office, EPUB, HTML, zip) are read
-//! by the program `toolyard-parse`, which has nothing but its two pipes, little memory and little time ([`parser`]). Addresses
-//! are resolved and checked before anything is sent there ([`fetch`]). Every file has a result of its own: processed,
+//! Input is untrusted. Formats whose parsers can be attacked (PDF, Office, EPUB, HTML, zip) are parsed by the program
+//! `toolyard-parse`, which has only its two pipes, little memory and little time ([`parser`]). Host names are resolved
+//! and their addresses checked before anything is sent to them ([`fetch`]). Every file has its own outcome: processed,
 //! failed, unsupported or skipped ([`Report`]).
 //!
-//! This crate keeps nothing and knows no store: who calls it writes the files.
+//! This crate stores nothing and knows no store: the caller writes the files.
 
 mod collect;
 pub mod fetch;

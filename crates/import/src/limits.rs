@@ -1,32 +1,32 @@
-//! Every number that bounds an import, in one place.
+//! The limits of an import.
 
 use serde::{Deserialize, Serialize};
 
-/// What one import may use.
+/// Resource limits of one import.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Limits {
-    /// Files of a folder, archive or repository that are read.
+    /// Maximum number of files of a folder, archive or repository.
     pub files: usize,
-    /// Bytes of one file.
+    /// Maximum size of one file, in bytes.
     pub file_bytes: u64,
-    /// Bytes of all files together.
+    /// Maximum total size of all files, in bytes.
     pub total_bytes: u64,
-    /// Bytes an archive may unpack to.
+    /// Maximum unpacked size of an archive, in bytes.
     pub unpacked_bytes: u64,
-    /// Bytes of text that one document may become.
+    /// Maximum size of the text of one document, in bytes.
     pub text_bytes: usize,
-    /// Milliseconds that parsing one document may take.
+    /// Timeout of parsing one document, in milliseconds.
     pub parse_ms: u64,
-    /// Bytes fetched from a URL.
+    /// Maximum size of a fetched resource, in bytes.
     pub fetch_bytes: u64,
-    /// Milliseconds that fetching a URL may take, redirects included.
+    /// Timeout of a fetch including redirects, in milliseconds.
     pub fetch_ms: u64,
-    /// Redirects followed.
+    /// Maximum number of redirects.
     pub redirects: usize,
-    /// Milliseconds that cloning a repository may take.
+    /// Timeout of cloning a repository, in milliseconds.
     pub clone_ms: u64,
-    /// Bytes a clone may take on disk.
+    /// Maximum size of a clone on disk, in bytes.
     pub clone_bytes: u64,
 }
 
@@ -48,5 +48,5 @@ impl Default for Limits {
     }
 }
 
-/// Folders nested deeper than this are not entered.
+/// Maximum depth of nested folders.
 pub(crate) const MAX_DEPTH: usize = 32;

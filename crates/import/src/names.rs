@@ -1,17 +1,17 @@
-//! Names of what is written: headings and file names made fit for a path, and paths made safe.
+//! Creates file names from headings and titles, and sanitises paths.
 
 use sha2::{Digest, Sha256};
 use unicode_normalization::UnicodeNormalization;
 
-/// Characters of a name made from a heading or file name.
+/// Maximum length of a name made from a heading or file name, in characters.
 const MAX_NAME_CHARS: usize = 50;
-/// Characters of a name for several sections in one file.
+/// Maximum length of the name of a file with several sections, in characters.
 const MAX_MERGED_CHARS: usize = 32;
-/// Digits of the hash in a shortened name.
+/// Number of hash digits in a shortened name.
 const HASH_DIGITS: usize = 8;
 
-/// A heading or file stem as a name: white space becomes `_`, signs that mean something in paths go, a long one is cut
-/// and gets a part of its hash.
+/// Turns a heading or file stem into a name: white space becomes `_`, path characters are removed, and a long name is
+/// truncated with a part of its hash appended.
 pub fn section_name(heading: &str) -> String {
     let clean = sanitize(heading);
     if clean.is_empty() {
@@ -24,7 +24,8 @@ pub fn section_name(heading: &str) -> String {
     format!("{}_{}", kept.trim_end_matches('_'), hash8(heading))
 }
 
-/// The name of a file that holds several sections: the first one's, how many more, and a part of a hash of them all.
+/// The name of a file with several sections: the first heading, the number of further ones, and a part of the hash of
+/// all headings.
 pub fn merged_name(headings: &[&str]) -> String {
     let first = headings.first().copied().unwrap_or("section");
     if headings.len() <= 1 {
@@ -54,11 +55,11 @@ fn sanitize(text: &str) -> String {
         }
         out.push(c);
     }
-    // Leading dots would hide a file, or climb.
+    // Leading dots would hide a file or refer to a parent folder.
     out.trim_matches(['_', '.', ' ', '-']).to_owned()
 }
 
-/// Characters that show nothing or turn the direction of writing.
+/// Invisible characters and direction controls.
 fn is_invisible(c: char) -> bool {
     matches!(c as u32, 0x00AD | 0x200B..=0x200F | 0x202A..=0x202E | 0x2060..=0x2069 | 0xFEFF | 0xFFF9..=0xFFFB)
 }
@@ -67,8 +68,8 @@ fn hash8(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().take(HASH_DIGITS / 2).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A relative path of an archive, made safe: parts without `.`, `..`, drives, back slashes or control characters.
-/// `None` when it climbs or is absolute: whoever writes such a path does not mean well.
+/// Sanitises a relative path from an archive: no `.`, `..`, drives, backslashes or control characters. Returns `None`
+/// when the path is absolute or leaves the root, because only a malicious archive contains such a path.
 pub fn safe_path(path: &str) -> Option<String> {
     if path.starts_with(['/', '\\']) || path.get(1..2) == Some(":") || path.contains('\0') {
         return None;

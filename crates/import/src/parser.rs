@@ -1,4 +1,5 @@
-//! The parent's side: a fresh child for each document, a clock beside it, and its answers checked.
+//! The parent's side of confined parsing: it starts a new child process for each document, enforces a timeout and
+//! validates the responses.
 
 use crate::{
     formats::{Converted, Format, ParseFailure},
@@ -16,36 +17,36 @@ use tokio::{
     process::{Child, ChildStdout, Command},
 };
 
-/// How long beyond its own time a child is waited for.
+/// How long to wait for a child beyond its own timeout.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// An archive's files, and those that were passed over with the reason.
+/// The files of an archive, and the skipped ones with the reason.
 #[derive(Debug, Default)]
 pub struct Archive {
-    /// Path and bytes.
+    /// Path and content.
     pub files: Vec<(String, Vec<u8>)>,
-    /// Path and why.
+    /// Path and reason.
     pub skipped: Vec<(String, String)>,
 }
 
-/// Parses documents in confined children.
+/// Parses documents in confined child processes.
 #[derive(Debug, Clone, Default)]
 pub struct ConfinedParser {
     program: Option<PathBuf>,
 }
 
 impl ConfinedParser {
-    /// Children are `toolyard-parse`, beside this program or in `PATH`.
+    /// The child program is `toolyard-parse`, found beside this program or in `PATH`.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Children are this program.
+    /// The child program is `program`.
     pub fn with_program(program: impl Into<PathBuf>) -> Self {
         Self { program: Some(program.into()) }
     }
 
-    /// A document as Markdown.
+    /// Converts a document to Markdown.
     pub async fn document(&self, format: Format, bytes: &[u8], limits: &Limits) -> Result<Converted, ParseFailure> {
         let mut found = None;
         self.run(format, bytes, limits, &mut |answer, body| {
@@ -60,7 +61,7 @@ impl ConfinedParser {
         found.ok_or_else(|| ParseFailure::new("its parser said nothing"))
     }
 
-    /// The files of a zip archive.
+    /// Unpacks a zip archive.
     pub async fn archive(&self, bytes: &[u8], limits: &Limits) -> Result<Archive, ParseFailure> {
         let mut archive = Archive::default();
         let mut total = 0u64;
@@ -68,7 +69,7 @@ impl ConfinedParser {
             match answer {
                 Answer::File { path, .. } => {
                     total += body.len() as u64;
-                    // The child counts too; it is not believed.
+                    // The child enforces the same limits, but the parent does not trust it.
                     let path = crate::names::safe_path(&path)
                         .ok_or_else(|| ParseFailure::new("its parser named a bad path"))?;
                     if total > limits.unpacked_bytes || archive.files.len() >= limits.files {
@@ -104,7 +105,7 @@ impl ConfinedParser {
             }
             Err(_) => Err(ParseFailure::new(format!("parsing took longer than {} ms", limits.parse_ms))),
         }
-        // Dropping the child ends it.
+        // Dropping the child kills it.
     }
 
     fn start(&self) -> Result<Child, ParseFailure> {
@@ -123,7 +124,8 @@ impl ConfinedParser {
     }
 }
 
-/// The program beside this one, or above it, where cargo puts programs beside the folder of its tests; else in `PATH`.
+/// The program in the folder of this executable or in its parent folder (cargo puts test executables one folder deeper
+/// than programs); otherwise in `PATH`.
 fn installed() -> Option<PathBuf> {
     let this = std::env::current_exe().ok();
     let beside = this.iter().flat_map(|program| program.ancestors().skip(1).take(2)).map(Path::to_owned);
@@ -137,7 +139,7 @@ fn in_folder(folder: &Path) -> Option<PathBuf> {
     Some(folder.join(PROGRAM)).filter(|program| program.is_file())
 }
 
-/// Whether the child said that it is done.
+/// Sends the document and handles the responses. Returns whether the child reported completion.
 async fn converse(
     child: &mut Child,
     format: Format,
@@ -150,7 +152,7 @@ async fn converse(
     let mut line = serde_json::to_vec(&request).map_err(|e| ParseFailure::new(e.to_string()))?;
     line.push(b'\n');
     let send = async {
-        // A child that is gone has said why, or its end will.
+        // A child that exits early has reported a reason, or its exit status is the reason.
         if let Err(error) = async {
             input.write_all(&line).await?;
             input.write_all(bytes).await

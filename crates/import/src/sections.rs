@@ -1,32 +1,32 @@
-//! A Markdown text as files, cut by its headings: small neighbours together, large sections in parts, subsections of a
-//! large section in a directory of its name.
+//! Splits a Markdown text into files at its headings: small neighbouring sections are merged, large sections are split
+//! into parts, and the subsections of a large section go into a directory with its name.
 
 use crate::names::{merged_name, section_name};
 use std::collections::HashSet;
 
-/// A section of at most so many tokens is put together with its neighbours.
+/// Sections of at most this many tokens are merged with their neighbours.
 const SMALL_TOKENS: usize = 512;
-/// A file has about so many tokens at most,
+/// Target maximum number of tokens of a file.
 const LARGE_TOKENS: usize = 2_048;
-/// and never more than this many times as many.
+/// A file never exceeds this multiple of [`LARGE_TOKENS`].
 const FLEXIBLE: f64 = 1.3;
-/// Characters of a file, whatever they count as tokens.
+/// Maximum number of characters of a file, regardless of tokens.
 const MAX_CHARS: usize = 16_000;
 /// Sections nested deeper than this stay in their parent's file.
 const MAX_NESTING: usize = 4;
 
-/// A file of a document: where, relative to the document's directory, and what.
+/// One output file of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// Its path, with `/` between parts, ending in `.md`.
+    /// The path relative to the document's directory, with `/` as separator, ending in `.md`.
     pub path: String,
-    /// The headings it begins with and holds, outermost first; what a reader sees as its title.
+    /// The title: the headings that the file contains, outermost first.
     pub title: String,
-    /// Its Markdown.
+    /// The content as Markdown.
     pub content: String,
 }
 
-/// About how many tokens a text has: 0.3 a character, 0.7 for Chinese, Japanese and Korean.
+/// Estimated number of tokens: 0.3 per character, 0.7 for Chinese, Japanese and Korean characters.
 pub fn tokens(text: &str) -> usize {
     let mut tenths = 0usize;
     for c in text.chars() {
@@ -39,7 +39,7 @@ fn is_cjk(c: char) -> bool {
     matches!(c as u32, 0x3040..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xAC00..=0xD7AF | 0xF900..=0xFAFF | 0x20000..=0x2FA1F)
 }
 
-/// Cuts a text into files. `stem` names what has no heading.
+/// Splits a text into files. `stem` names text without a heading.
 pub fn split(stem: &str, text: &str) -> Vec<Section> {
     let name = section_name(stem);
     if fits(text) {
@@ -59,7 +59,7 @@ fn fits_flexibly(text: &str) -> bool {
     (tokens(text) as f64) <= LARGE_TOKENS as f64 * FLEXIBLE && text.chars().count() <= MAX_CHARS
 }
 
-/// A heading with what follows it up to the next one. Level 0: what stands before the first.
+/// A heading and the text up to the next heading. Level 0 is the text before the first heading.
 #[derive(Debug, Clone, Copy)]
 struct Block<'a> {
     level: usize,
@@ -105,7 +105,7 @@ struct Writer {
     used: HashSet<String>,
 }
 
-/// Sections that wait to be put into one file.
+/// Sections that are collected to be merged into one file.
 #[derive(Default)]
 struct Waiting<'a> {
     headings: Vec<&'a str>,
@@ -113,7 +113,7 @@ struct Waiting<'a> {
 }
 
 impl Writer {
-    /// Writes blocks under a directory. `name` names what stands before the first heading.
+    /// Writes blocks into a directory. `name` is used for text before the first heading.
     fn write(&mut self, directory: &str, name: &str, blocks: &[Block<'_>], nesting: usize) {
         let mut waiting = Waiting::default();
         for group in groups(blocks) {
@@ -142,11 +142,11 @@ impl Writer {
         self.flush(directory, &mut waiting);
     }
 
-    /// A large section: its own text first, then its subsections.
+    /// Writes a large section: its own text first, then its subsections.
     fn nested(&mut self, directory: &str, heading: &str, group: &[Block<'_>], nesting: usize) {
         let Some((own, rest)) = group.split_first() else { return };
         let bare = Block { level: 0, heading: "", text: own.text };
-        // A heading alone is no file of its own; it goes with what follows.
+        // A heading without text does not become a file of its own; it is the name of the directory.
         let has_text = own.text.lines().skip(usize::from(own.level > 0)).any(|line| !line.trim().is_empty());
         if has_text || rest.is_empty() {
             let mut blocks = vec![bare];
@@ -164,7 +164,7 @@ impl Writer {
         }
     }
 
-    /// A section without subsections that is too large: in parts, cut between paragraphs where possible.
+    /// Splits a large section without subsections into parts, between paragraphs where possible.
     fn parts(&mut self, directory: &str, heading: &str, text: &str) {
         let name = section_name(heading);
         for (number, part) in cut(text).into_iter().enumerate() {
@@ -201,7 +201,7 @@ fn join(directory: &str, name: &str) -> String {
     if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
 }
 
-/// Blocks with those below them: a group begins at each block of the lowest level there is.
+/// Groups each block with its subsections: a group starts at each block of the highest level present.
 fn groups<'a, 'b>(blocks: &'b [Block<'a>]) -> Vec<&'b [Block<'a>]> {
     let Some(top) = blocks.iter().map(|block| block.level).filter(|level| *level > 0).min() else {
         return if blocks.is_empty() { Vec::new() } else { vec![blocks] };
@@ -215,7 +215,7 @@ fn groups<'a, 'b>(blocks: &'b [Block<'a>]) -> Vec<&'b [Block<'a>]> {
         }
     }
     found.push(&blocks[start..]);
-    // One group with a title above everything else: its parts are the groups.
+    // If everything is under a single title, its subsections are the groups.
     if let [only] = found[..]
         && only.len() > 1
         && only[0].level == top
@@ -228,7 +228,7 @@ fn groups<'a, 'b>(blocks: &'b [Block<'a>]) -> Vec<&'b [Block<'a>]> {
     found
 }
 
-/// Cuts a text between paragraphs, a too long paragraph between lines, a too long line between words or characters.
+/// Splits a text between paragraphs, a long paragraph between lines, and a long line between words or characters.
 fn cut(text: &str) -> Vec<String> {
     let mut parts = Parts::default();
     for paragraph in text.split_inclusive("\n\n") {
@@ -244,7 +244,7 @@ fn cut(text: &str) -> Vec<String> {
             for piece in line.split_inclusive(|c: char| c.is_whitespace() || matches!(c, '。' | '，' | '、')) {
                 let mut rest = piece;
                 while !fits(rest) {
-                    // So many characters fit, whatever they are.
+                    // This many characters fit, because a character counts as less than one token.
                     let end = rest.char_indices().nth(LARGE_TOKENS).map_or(rest.len(), |(at, _)| at);
                     parts.add(&rest[..end]);
                     rest = &rest[end..];
@@ -256,7 +256,7 @@ fn cut(text: &str) -> Vec<String> {
     parts.finish()
 }
 
-/// Pieces put together as long as they fit one file.
+/// Joins pieces as long as they fit into one file.
 #[derive(Default)]
 struct Parts {
     done: Vec<String>,
@@ -351,7 +351,7 @@ mod tests {
             let whole: String = sections.iter().map(|section| section.content.as_str()).collect::<Vec<_>>().join("\n");
             let lost: Vec<&str> = text.split_whitespace().filter(|word| !word.starts_with('#')).collect();
             let kept: Vec<&str> = whole.split_whitespace().filter(|word| !word.starts_with('#')).collect();
-            // A heading alone above a directory is its name.
+            // A heading without text becomes only the name of its directory.
             prop_assert!(kept.len() <= lost.len());
             prop_assert!(lost.len() - kept.len() <= pieces.len(), "{} {}", squash(&text).len(), squash(&whole).len());
             let mut paths = HashSet::new();

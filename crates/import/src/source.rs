@@ -1,40 +1,40 @@
-//! What is imported.
+//! Import sources.
 
 use crate::importer::ImportError;
 use std::path::PathBuf;
 
-/// Hosts whose pages of two parts are repositories.
+/// Hosts on which a path of two segments is a repository.
 const CODE_HOSTS: [&str; 6] = ["github.com", "gitlab.com", "bitbucket.org", "codeberg.org", "gitee.com", "git.sr.ht"];
 
-/// A repository.
+/// A Git repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitSource {
-    /// Where it is.
+    /// The URL of the repository.
     pub url: String,
-    /// A branch or tag; the default branch where there is none.
+    /// A branch or tag; `None` for the default branch.
     pub reference: Option<String>,
 }
 
-/// What is imported.
+/// What to import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A file or folder of this machine.
+    /// A local file or folder.
     Path(PathBuf),
-    /// Bytes that were sent, under a name. A zip archive is unpacked.
+    /// Uploaded bytes with a file name. A zip archive is unpacked.
     Upload {
-        /// The file's name.
+        /// The file name.
         name: String,
-        /// What it holds.
+        /// The content.
         bytes: Vec<u8>,
     },
-    /// A page or file of a web server.
+    /// A web page or a file on a web server.
     Url(String),
     /// A Git repository.
     Git(GitSource),
 }
 
 impl Source {
-    /// What somebody means by a text: an address with `http`, a repository, or else a path.
+    /// Recognises a source in user input: an HTTP URL, a repository, or else a path.
     pub fn of_text(text: &str) -> Result<Self, ImportError> {
         let text = text.trim();
         if text.is_empty() || text.contains(['\0', '\n']) {
@@ -56,7 +56,7 @@ impl Source {
     }
 }
 
-/// A repository by its web address: one that ends in `.git`, or a project's page on a known host.
+/// A repository by its web URL: one that ends in `.git`, or a project page on a known host.
 fn repository(text: &str) -> Option<GitSource> {
     let url = reqwest::Url::parse(text).ok()?;
     let path = url.path().trim_matches('/');

@@ -1,11 +1,11 @@
-//! Bytes as text: UTF-8, UTF-16 with a mark, else what a web browser would guess.
+//! Decodes bytes to text: UTF-8, UTF-16 with a byte order mark, otherwise the encoding a web browser would guess.
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 
-/// Bytes looked at to tell text from something else.
+/// Number of leading bytes examined to distinguish text from binary data.
 const PROBE_BYTES: usize = 8_192;
 
-/// The text of bytes; `None` when they are no text.
+/// Decodes bytes; `None` when they are not text.
 pub fn decode(bytes: &[u8]) -> Option<String> {
     if let Some((encoding, mark)) = Encoding::for_bom(bytes) {
         return Some(encoding.decode_without_bom_handling(bytes.get(mark..)?).0.into_owned());
@@ -19,7 +19,7 @@ pub fn decode(bytes: &[u8]) -> Option<String> {
     (odd * 100 <= probe.len()).then(|| WINDOWS_1252.decode_without_bom_handling(bytes).0.into_owned())
 }
 
-/// The same for a web page, which may name its encoding in its first kilobyte.
+/// Decodes a web page, which may declare its encoding in its first kilobyte.
 pub fn decode_html(bytes: &[u8]) -> Option<String> {
     if std::str::from_utf8(bytes).is_ok() || Encoding::for_bom(bytes).is_some() {
         return decode(bytes);

@@ -1,69 +1,71 @@
-//! What this crate and the program `toolyard-parse` say to each other over the program's standard input and output.
+//! The protocol between this crate and the program `toolyard-parse`, over the program's standard input and output.
 //!
-//! A request is a line of JSON and the document's bytes. An answer is a mark, a line of JSON and, where it says so,
-//! bytes. The mark tells answers from what a library might print. A program of another version refuses the request.
+//! A request is a line of JSON followed by the document's bytes. A response is a marker byte, a line of JSON and, where
+//! the line says so, a body. The marker separates responses from anything that a library might print. A program of
+//! another version refuses the request.
 
 use crate::{formats::Format, limits::Limits};
 use serde::{Deserialize, Serialize};
 
-/// The program's file name, and `argv[0]` of a child.
+/// The program's file name, and `argv[0]` of a child process.
 pub const PROGRAM: &str = "toolyard-parse";
-/// What both sides must be of: the release, and the version of the messages, which goes up with every change to them.
+/// The version that both sides must have: the release and the protocol version, which increases with every change to
+/// the messages.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/1");
-/// Before every answer.
+/// The marker byte before every response.
 pub const MARK: u8 = 1;
-/// Bytes of one line.
+/// Maximum length of a JSON line, in bytes.
 pub const MAX_HEADER_BYTES: usize = 64 << 10;
 
-/// What the parent asks for.
+/// A request from the parent.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Request {
     /// [`VERSION`] of the parent.
     #[serde(default)]
     pub version: String,
-    /// What the document is.
+    /// The format of the document.
     pub format: Format,
-    /// How many bytes of it follow.
+    /// Size of the document that follows, in bytes.
     pub bytes: usize,
-    /// How much it may use.
+    /// Resource limits.
     pub limits: Limits,
 }
 
-/// What the child says.
+/// A response from the child.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
     /// The document's text follows.
     Text {
-        /// Its own title, where it has one.
+        /// The document's own title, if it has one.
         title: Option<String>,
-        /// How many bytes of text follow.
+        /// Size of the text that follows, in bytes.
         bytes: usize,
     },
     /// A file of the archive follows.
     File {
-        /// Where it lies in the archive.
+        /// Path in the archive.
         path: String,
-        /// How many bytes of it follow.
+        /// Size of the file that follows, in bytes.
         bytes: usize,
     },
-    /// A file of the archive was passed over.
+    /// A file of the archive was skipped.
     Skipped {
-        /// Where it lies in the archive.
+        /// Path in the archive.
         path: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The archive is over.
+    /// All files of the archive were sent.
     Done,
-    /// It could not be parsed.
+    /// The document could not be parsed.
     Failed {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Nothing can be parsed here: the child cannot be confined, or it is of another version.
+    /// Parsing is impossible: the child cannot be confined, or it has another version.
     Unavailable {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }

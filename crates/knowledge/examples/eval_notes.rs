@@ -1,5 +1,5 @@
-//! Evaluates a corpus in memory, without LanceDB: `eval_notes FOLDER [WEIGHT]...`, for tuning. People use
-//! `toolyard eval notes`.
+//! Evaluates a corpus in memory, without LanceDB, for tuning: `eval_notes FOLDER [WEIGHT]...`. Users run `toolyard eval
+//! notes`.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use serde_json::Value;

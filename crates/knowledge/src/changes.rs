@@ -1,4 +1,4 @@
-//! [`Changes`]: notifications of the file system about a vault, as far as they matter to the index.
+//! [`Changes`]: file system notifications about a vault that are relevant to the index.
 //!
 //! Nothing is queued. A waiting task learns that something changed, or that events were lost, and then scans the whole
 //! vault. Superfluous events are therefore harmless.
@@ -21,13 +21,13 @@ use toolyard_vault::VaultPath;
 /// The changes since the last call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum News {
-    /// A note, a folder or the ignore file came, went or changed.
+    /// A note, a folder or the ignore file was created, removed or changed.
     Changed,
-    /// Anything may have: the system dropped events.
+    /// The system dropped events, so anything may have changed.
     Lost,
 }
 
-/// Watches a vault while it is held.
+/// Watches a vault until it is dropped.
 pub(crate) struct Changes {
     signal: Arc<Signal>,
     _watcher: RecommendedWatcher,
@@ -40,7 +40,7 @@ struct Signal {
 }
 
 impl Changes {
-    /// Begins to watch.
+    /// Starts watching.
     pub(crate) fn watch(root: &Path, config: &IndexingConfig) -> notify::Result<Changes> {
         let signal = Arc::new(Signal::default());
         let told = signal.clone();
@@ -62,14 +62,14 @@ impl Changes {
     }
 }
 
-/// Linked folders are not watched, as they are not indexed: a link to `/` would have the whole disk watched.
+/// Symbolic links are not followed, because linked folders are not indexed: a link to `/` would watch the whole disk.
 fn watcher(root: &Path, handler: impl EventHandler) -> notify::Result<RecommendedWatcher> {
     let mut watcher = RecommendedWatcher::new(handler, notify::Config::default().with_follow_symlinks(false))?;
     watcher.watch(root, RecursiveMode::Recursive)?;
     Ok(watcher)
 }
 
-/// Tells events that can matter from those that cannot.
+/// Filters out events that cannot affect the index.
 struct Sieve {
     root: PathBuf,
     ignore_file: PathBuf,
@@ -85,12 +85,12 @@ impl Sieve {
 
     fn news(&mut self, event: notify::Result<Event>) -> Option<News> {
         let event = match event {
-            // Reading is no change. The indexer's own reading comes back as such events.
+            // Read events are ignored. The indexer itself causes them when it reads notes.
             Ok(event) if matches!(event.kind, EventKind::Access(_)) => return None,
             Ok(event) if !event.need_rescan() => event,
             Ok(_) => return Some(self.lost()),
             Err(error) => {
-                tracing::warn!(%error, "some of the vault cannot be watched; it is looked at every knowledge.indexing.rescanSecs");
+                tracing::warn!(%error, "a part of the vault cannot be watched; it is scanned every knowledge.indexing.rescanSecs");
                 return Some(self.lost());
             }
         };
@@ -101,26 +101,27 @@ impl Sieve {
         event.paths.iter().any(|path| self.matters(event.kind, path)).then_some(News::Changed)
     }
 
-    /// The ignore file may have changed among what was lost.
+    /// Reads the ignore file again, because its change may be among the lost events.
     fn lost(&mut self) -> News {
         self.scope = Scope::read(&self.root, &self.config);
         News::Lost
     }
 
-    /// Whether a changed path can be a note or a folder with notes; not what editors keep in hidden folders.
+    /// Whether a changed path can be a note or a folder with notes. Hidden folders, in which editors keep their files,
+    /// are excluded.
     fn matters(&self, kind: EventKind, path: &Path) -> bool {
         let Ok(relative) = path.strip_prefix(&self.root) else { return false };
         if relative.iter().any(|part| part.as_encoded_bytes().starts_with(b".")) {
             return false;
         }
-        // The root itself went or came.
+        // The root itself was created or removed.
         let Some(text) = relative.to_str().filter(|text| !text.is_empty()) else { return true };
-        // A name that no path from outside may have is listed all the same.
+        // A name that is not a valid vault path is still listed by a scan, so its change matters.
         let Ok(vault_path) = VaultPath::parse(text) else { return true };
         if self.scope.takes(&vault_path) {
             return true;
         }
-        // A folder may have a dot in its name, and of what is gone nobody can say any more what it was.
+        // A folder name may contain a dot, and for a removed path the kind is unknown.
         let may_be_folder = match kind {
             EventKind::Create(CreateKind::File) | EventKind::Remove(RemoveKind::File) => false,
             EventKind::Create(CreateKind::Folder) | EventKind::Remove(RemoveKind::Folder) => true,
@@ -136,7 +137,7 @@ mod tests {
     use notify::event::{AccessKind, DataChange, Flag, ModifyKind, RenameMode};
     use std::{sync::mpsc, time::Duration};
 
-    /// Far more than anything here needs, for busy machines.
+    /// A timeout that is longer than any step here takes, even on a busy machine.
     const PATIENCE: Duration = Duration::from_secs(60);
     const RENAMED: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::From));
     const WRITTEN: EventKind = EventKind::Modify(ModifyKind::Data(DataChange::Any));
@@ -199,7 +200,7 @@ mod tests {
         assert_eq!(sieve.news(note()), Some(News::Changed), "the ignore file was read again");
     }
 
-    /// However much happens, there is one piece of news, and it is kept until somebody asks.
+    /// Any number of events results in one notification, which is kept until it is read.
     #[tokio::test]
     async fn news_is_kept_and_does_not_pile_up() {
         let dir = tempfile::tempdir().unwrap();

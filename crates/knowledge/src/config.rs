@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Notes that can be asked.
+/// The searchable index of the notes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct KnowledgeConfig {
@@ -93,7 +93,7 @@ impl Default for IndexingConfig {
 }
 
 impl IndexingConfig {
-    /// How large chunks are.
+    /// The chunk sizes.
     pub fn sizes(&self) -> ChunkSizes {
         ChunkSizes { chars: self.chunk_chars, overlap: self.chunk_overlap }
     }
@@ -133,7 +133,7 @@ pub struct IndexConfig {
 }
 
 impl std::fmt::Debug for IndexConfig {
-    /// Without what may be secret.
+    /// Omits fields that may contain secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("IndexConfig")
             .field("vector_memory_mb", &self.vector_memory_mb)
@@ -156,16 +156,16 @@ impl Default for IndexConfig {
     }
 }
 
-/// What makes vectors.
+/// The kind of embedder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EmbedderKind {
-    /// The table that comes with Toolyard: no server, nothing leaves the process.
+    /// The built-in static table: no server, and no text leaves the process.
     #[default]
     Static,
     /// An Ollama server.
     Ollama,
-    /// Any server with OpenAI's `/embeddings`.
+    /// Any server with OpenAI's `/embeddings` interface.
     Openai,
     /// Full text only.
     None,
@@ -253,7 +253,7 @@ impl Default for SensitiveConfig {
     }
 }
 
-/// Places that are not folders, by how they begin, as far as they can be reached.
+/// Supported URI schemes of locations that are not plain folders.
 const SCHEMES: [&str; 2] = ["file", "s3"];
 
 impl IndexConfig {
@@ -282,7 +282,7 @@ impl IndexConfig {
 }
 
 impl KnowledgeConfig {
-    /// What is wrong with the numbers, if anything.
+    /// Validates the configuration.
     pub fn check(&self) -> Result<(), String> {
         let range = |key: &str, value: u64, least: u64, most: u64| {
             if (least..=most).contains(&value) {

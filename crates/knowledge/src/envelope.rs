@@ -10,20 +10,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolyard_engine::redact::redactor;
 
-/// How well the notes can be asked.
+/// The health of the notes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
     /// Everything works.
     Healthy,
-    /// Answers come, but something is missing or old.
+    /// Searches work, but something is missing or out of date.
     Degraded,
-    /// No answers are possible.
+    /// Searches are impossible.
     Unavailable,
 }
 
 impl Health {
-    /// The word on the wire.
+    /// The name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Healthy => "healthy",
@@ -33,38 +33,38 @@ impl Health {
     }
 }
 
-/// What an agent branches on.
+/// The error code that an agent branches on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ProblemCode {
-    /// Ollama does not answer, or lacks the model.
+    /// Ollama does not respond, or lacks the model.
     OllamaUnreachable,
-    /// Another embedding server does not answer.
+    /// Another embedding server does not respond.
     EmbedderUnreachable,
-    /// Nothing was indexed yet, or there is nothing to index.
+    /// Nothing has been indexed, or there is nothing to index.
     IndexNotFound,
-    /// The index cannot be read, or does not fit the embedder.
+    /// The index cannot be read, or does not match the embedder.
     IndexCorrupted,
-    /// A path that leads out of the vault or may not be touched.
+    /// A path that leads out of the vault or is not allowed.
     SecurityViolation,
     /// Results are withheld until the user confirms.
     SensitiveFiltered,
     /// The indexer stopped before it was done.
     IndexerFailed,
-    /// The index is old and the vault has changed.
+    /// The index is out of date and the vault has changed.
     IndexStale,
-    /// The program that keeps the index is not installed; something smaller answers in its place.
+    /// The index program is not installed; a smaller in-memory index is used instead.
     IndexProgramMissing,
-    /// The program that keeps the index does not start, ended before it answered, or is of another version.
+    /// The index program does not start, ended before it responded, or has another version.
     IndexProgramFailed,
     /// The vault or the disk cannot be reached.
     VaultUnavailable,
-    /// An argument that fits the schema and still makes no sense.
+    /// An argument that matches the schema but is still invalid.
     ValidationError,
 }
 
 impl ProblemCode {
-    /// The code as it is written in an answer.
+    /// The code as written in a response.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::OllamaUnreachable => "OLLAMA_UNREACHABLE",
@@ -82,7 +82,7 @@ impl ProblemCode {
         }
     }
 
-    /// Every code that only these tools have, with its page. `VALIDATION_ERROR` has the page of the engine's code.
+    /// The codes that only these tools have, each with its page. `VALIDATION_ERROR` has the page of the engine's code.
     pub const PAGES: [(&'static str, &'static str); 11] = [
         ("OLLAMA_UNREACHABLE", include_str!("../../../docs/reference/errors/notes/OLLAMA_UNREACHABLE.md")),
         ("EMBEDDER_UNREACHABLE", include_str!("../../../docs/reference/errors/notes/EMBEDDER_UNREACHABLE.md")),
@@ -98,26 +98,26 @@ impl ProblemCode {
     ];
 }
 
-/// What is wrong and what to do about it.
+/// A problem and its remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Problem {
-    /// What an agent branches on.
+    /// The error code that an agent branches on.
     pub code: ProblemCode,
     /// A message for people.
     pub message: String,
-    /// Whether trying again can help.
+    /// Whether a retry can help.
     pub recoverable: bool,
     /// What to do.
     pub suggestion: String,
-    /// What lies behind it, for the result's `debugMessage`; an agent never sees it.
+    /// The underlying causes, for the result's `debugMessage`; an agent never sees them.
     #[serde(skip)]
     pub(crate) causes: Option<String>,
 }
 
 impl Problem {
     fn new(code: ProblemCode, message: impl Into<String>, recoverable: bool, suggestion: impl Into<String>) -> Self {
-        // An index or a server may quote its address.
+        // An index or a server may quote its URL.
         let hide = |text: String| redactor().text(&text).into_owned();
         Self { code, message: hide(message.into()), recoverable, suggestion: hide(suggestion.into()), causes: None }
     }
@@ -126,7 +126,7 @@ impl Problem {
         Self { causes, ..self }
     }
 
-    /// The status the error matrix gives it.
+    /// The health status for this problem, by the error matrix.
     pub fn status(&self) -> Health {
         match self.code {
             ProblemCode::OllamaUnreachable
@@ -144,7 +144,7 @@ impl Problem {
         }
     }
 
-    /// No vectors can be made.
+    /// The embedder failed.
     pub fn of_embedder(error: &EmbedError) -> Self {
         let code = match error {
             EmbedError::Unreachable { service, .. }
@@ -175,7 +175,7 @@ impl Problem {
         Self::new(code, capital(&error.to_string()), true, suggestion).with_causes(causes)
     }
 
-    /// The vectors in the index are not of the configured embedder.
+    /// The vectors in the index were made with another embedder.
     pub fn other_embedder(rebuilding: bool) -> Self {
         let suggestion = if rebuilding {
             "The index is being rebuilt; until it is done only words are matched. Poll obsidian_rag_status."
@@ -194,7 +194,7 @@ impl Problem {
         Self::new(ProblemCode::IndexNotFound, message, true, suggestion)
     }
 
-    /// There is an index of nothing.
+    /// The index is empty.
     pub fn empty_vault() -> Self {
         let message = "The vault has no notes that could be searched.";
         let suggestion = "Add notes, or check the folders in [knowledge.indexing], then call obsidian_rag_index with \
@@ -202,7 +202,7 @@ impl Problem {
         Self::new(ProblemCode::IndexNotFound, message, true, suggestion)
     }
 
-    /// The index does not work.
+    /// The index failed.
     pub fn of_index(error: &IndexError) -> Self {
         match error {
             IndexError::Corrupted(why) => {
@@ -234,7 +234,7 @@ impl Problem {
         }
     }
 
-    /// The index program does not work. The index itself is not affected.
+    /// The index program failed. The index itself is not affected.
     pub fn of_program(error: &ProgramError) -> Self {
         let message = capital(&error.to_string());
         match error {
@@ -270,7 +270,7 @@ impl Problem {
         }
     }
 
-    /// A path that must not be.
+    /// An invalid or forbidden path.
     pub fn path(which: &str) -> Self {
         let message = format!("{which} is not a path inside the vault that may be read.");
         let suggestion = "Give a path from the vault's root with forward slashes, for example Projects/Plan.md.";
@@ -299,20 +299,20 @@ impl Problem {
         Self::new(ProblemCode::IndexerFailed, message, recoverable, suggestion)
     }
 
-    /// The index is old.
+    /// The index is out of date.
     pub fn stale() -> Self {
         let message = "Notes have changed since the index was last brought up to date.";
         Self::new(ProblemCode::IndexStale, message, true, "Call obsidian_rag_index with mode sync.")
     }
 
-    /// The vault is gone.
+    /// The vault cannot be read.
     pub fn no_vault() -> Self {
         let message = "The vault's folder cannot be read.";
         let suggestion = "Check that it is mounted and that vault.path in config.toml is right.";
         Self::new(ProblemCode::VaultUnavailable, message, true, suggestion)
     }
 
-    /// Facts cannot be kept.
+    /// Facts cannot be stored.
     pub fn memory(message: impl Into<String>) -> Self {
         let suggestion = "Check the disk and the permissions of TOOLYARD_HOME, then call again.";
         Self::new(ProblemCode::VaultUnavailable, message, true, suggestion)
@@ -324,11 +324,11 @@ fn capital(text: &str) -> String {
     chars.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), chars.as_str()))
 }
 
-/// Facts about the answer itself.
+/// Metadata of the response.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Meta {
-    /// Milliseconds it took.
+    /// Duration in milliseconds.
     pub query_time_ms: f64,
     /// Number of chunks that were searched.
     pub chunks_scanned: u64,
@@ -338,22 +338,22 @@ pub struct Meta {
     pub vault_mtime: String,
 }
 
-/// The answer of every tool.
+/// The response of every tool.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Envelope<T> {
-    /// How well the notes can be asked.
+    /// The health of the notes.
     pub status: Health,
-    /// The answer; null when there is none.
+    /// The data; null when there is none.
     pub data: Option<T>,
-    /// What is wrong, if anything. Data may come with it.
+    /// The problem, if any. Data may be present as well.
     pub error: Option<Problem>,
-    /// Facts about the answer itself.
+    /// Metadata of the response.
     pub meta: Meta,
 }
 
 impl<T: Serialize> Envelope<T> {
-    /// As the engine wants it.
+    /// The response in the form that the engine expects.
     pub fn into_map(self) -> Map<String, Value> {
         match serde_json::to_value(&self) {
             Ok(Value::Object(map)) => map,

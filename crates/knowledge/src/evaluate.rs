@@ -17,19 +17,19 @@ use std::{
     time::Instant,
 };
 
-/// Chunks in one write.
+/// Number of chunks in one write.
 const BATCH: usize = 4_096;
 /// How many positions of a ranking are considered.
 const DEPTH: usize = 100;
-/// Chunks that are ranked, so that enough documents are among them.
+/// Number of chunks ranked, so that enough documents are among them.
 const CHUNKS: usize = 400;
-/// Chunks that the embedder is attuned with.
+/// Number of chunks with which the embedder is adapted.
 const SAMPLES: usize = 2_000;
 
 /// A document of the corpus.
 #[derive(Debug, Clone)]
 pub struct Document {
-    /// Names it in the judgements.
+    /// The id used in the judgements.
     pub id: String,
     /// The title.
     pub title: String,
@@ -37,11 +37,11 @@ pub struct Document {
     pub text: String,
 }
 
-/// A question with the documents that answer it, by their grades.
+/// A query with its relevant documents and their grades.
 #[derive(Debug, Clone)]
 pub struct Judged {
-    /// Names it. A document of the same name is the question itself, where questions were taken from the corpus: it is
-    /// no answer unless it is judged to be one.
+    /// The id of the query. Where queries were taken from the corpus, a document with the same id is the query itself;
+    /// it does not count unless it is judged as relevant.
     pub id: String,
     /// The text of the query.
     pub text: String,
@@ -55,54 +55,54 @@ impl Judged {
     }
 }
 
-/// How well one way of searching did.
+/// The scores of one search method.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Scores {
-    /// Normalised discounted cumulative gain of the first ten.
+    /// Normalised discounted cumulative gain of the first ten results.
     pub ndcg10: f64,
-    /// Share of the answers among the first ten,
+    /// Share of the relevant documents among the first ten results.
     pub recall10: f64,
-    /// and among the first hundred.
+    /// Share of the relevant documents among the first hundred results.
     pub recall100: f64,
-    /// Mean of 1 through the rank of the first answer.
+    /// Mean reciprocal rank of the first relevant document.
     pub mrr: f64,
-    /// Half the questions took at most this long,
+    /// Median latency of a query.
     pub p50_ms: f64,
-    /// and all but one in a hundred this long.
+    /// 99th percentile of the latency of a query.
     pub p99_ms: f64,
 }
 
-/// What an evaluation found.
+/// The result of an evaluation.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// The scores of full text only.
     pub full_text: Scores,
     /// The scores of vectors only.
     pub vector: Scores,
-    /// Both, as searches do.
+    /// The scores of both combined, as searches use them.
     pub fused: Scores,
-    /// What was measured.
+    /// The parameters of the measurement.
     pub config: Measured,
 }
 
-/// What was measured.
+/// The parameters of the measurement.
 #[derive(Debug, Clone, Serialize)]
 pub struct Measured {
     /// Number of documents.
     pub documents: usize,
     /// Number of chunks.
     pub chunks: u64,
-    /// Questions with at least one answer.
+    /// Number of queries with at least one relevant document.
     pub queries: usize,
     /// The embedder.
     pub embedder: String,
-    /// How much vectors counted.
+    /// The weight of vectors.
     pub vector_weight: f32,
-    /// How long indexing took.
+    /// Time taken to index.
     pub index_ms: f64,
 }
 
-/// Why it did not come to that.
+/// Why an evaluation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EvaluateError {
     /// The index failed.
@@ -113,7 +113,7 @@ pub enum EvaluateError {
     Embed(#[from] EmbedError),
 }
 
-/// Indexes the documents and asks the questions in all three ways.
+/// Indexes the documents and runs the queries with all three methods.
 pub async fn evaluate(
     index: &dyn NoteIndex,
     embedder: &Arc<dyn Embedder>,
@@ -125,7 +125,7 @@ pub async fn evaluate(
     let info = embedder.describe().await?;
     let spec = IndexSpec { embedder: info.id.clone(), dimensions: info.dimensions, recipe: "evaluation".to_owned() };
     let started = Instant::now();
-    // What must not leave the machine does not leave it to be measured either.
+    // Sensitive text is not sent to another machine for a measurement either.
     let guard = Guard::new(config.sensitive.matching, &config.sensitive.sections);
     let guard = (!embedder.is_local()).then_some(&guard);
     fill(index, &**embedder, config, documents, &spec, guard).await?;

@@ -16,17 +16,18 @@ use std::{
     sync::{LazyLock, Mutex, MutexGuard, PoisonError},
 };
 
-/// A key is at most this long.
+/// Maximum length of a key, in characters.
 pub(crate) const MAX_KEY_CHARS: usize = 200;
-/// A value is at most this long.
+/// Maximum length of a value, in characters.
 pub(crate) const MAX_VALUE_CHARS: usize = 4_000;
-/// At most this many keys are kept; more is a database, not a memory.
+/// Maximum number of keys.
 pub(crate) const MAX_FACTS: usize = 100_000;
-/// Facts that one search shows at most.
+/// Maximum number of facts that one search shows.
 const MAX_SHOWN: usize = 3;
-/// A fact is shown for a question when it has more than this share of what the question asks about,
+/// A fact is shown when it contains more than this share of the query's weighted terms.
 const MIN_SHARE: f32 = 0.5;
-/// or when all of its key is in the question and the key has at least so many terms: one word alone names nothing.
+/// A fact is also shown when the query contains its whole key and the key has at least this many terms; one term alone
+/// is too ambiguous.
 const MIN_KEY_TERMS: usize = 2;
 
 /// Question words. The remaining words are what a query asks about.
@@ -37,14 +38,14 @@ const ASKING: &str = "what when where who whom whose which why how i me my mine 
 
 static ASKING_TERMS: LazyLock<HashSet<String>> = LazyLock::new(|| term_set(ASKING));
 
-/// One remembered fact.
+/// A stored fact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
     /// The key of the fact.
     pub key: String,
-    /// What is so.
+    /// The value of the fact.
     pub value: String,
-    /// Where it was read: a vault path.
+    /// The source: a vault path.
     pub source: String,
     /// When it was stored.
     pub created_at: Timestamp,
@@ -59,34 +60,34 @@ pub struct FactStore {
 #[derive(Default)]
 struct LoadedFacts {
     entries: Vec<Entry>,
-    /// Where an entry is, by its key.
+    /// Index of each entry, by key.
     places: HashMap<String, usize>,
-    /// Which entries have a term.
+    /// Indexes of the entries that contain a term.
     holders: HashMap<String, HashSet<usize>>,
-    /// How far the file was read.
+    /// How many bytes of the file were read.
     read: u64,
 }
 
 /// The values of one key.
 #[derive(Default)]
 struct Entry {
-    /// Every value it had, oldest first; the last one holds.
+    /// All values of the key, oldest first; the last one is current.
     history: Vec<Fact>,
     /// The words that a query must contain to name the fact.
     key_terms: Vec<String>,
-    /// Every term of what holds, the key's included.
+    /// All terms of the current value and of the key.
     terms: HashSet<String>,
 }
 
 impl FactStore {
-    /// In this file, which is made when the first fact is stored.
+    /// Creates a store with this file, which is created when the first fact is stored.
     pub fn new(path: PathBuf) -> Self {
         Self { path, state: Mutex::default() }
     }
 
     fn known(&self) -> std::io::Result<MutexGuard<'_, LoadedFacts>> {
         let mut known = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // Other processes append too; what they added is read before anything is answered.
+        // Other processes also append to the file, so new lines are read first.
         match File::open(&self.path) {
             Ok(file) => known.read_on(file)?,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => *known = LoadedFacts::default(),
@@ -95,7 +96,7 @@ impl FactStore {
         Ok(known)
     }
 
-    /// Stores a fact; `false` when it is so already.
+    /// Stores a fact; returns `false` when it is already stored.
     pub fn store(&self, key: &str, value: &str, source: &str) -> std::io::Result<bool> {
         let mut known = self.known()?;
         if known.current(key).is_some_and(|fact| fact.value == value && fact.source == source) {
@@ -114,7 +115,7 @@ impl FactStore {
         file.lock()?;
         let mut line = serde_json::to_vec(&fact)?;
         line.push(b'\n');
-        // Half a line from a crash must not swallow this one.
+        // A crash may have left an incomplete line; a line break keeps it from corrupting the new line.
         if ends_inside_a_line(&mut file)? {
             line.insert(0, b'\n');
         }
@@ -124,28 +125,28 @@ impl FactStore {
         Ok(true)
     }
 
-    /// Every value a key had, oldest first.
+    /// All values of a key, oldest first.
     pub fn history(&self, key: &str) -> std::io::Result<Vec<Fact>> {
         Ok(self.known()?.entry(key).map(|entry| entry.history.clone()).unwrap_or_default())
     }
 
-    /// How many keys there are.
+    /// Number of keys.
     pub fn len(&self) -> std::io::Result<usize> {
         Ok(self.known()?.entries.len())
     }
 
-    /// Whether there are none.
+    /// Whether there are no facts.
     pub fn is_empty(&self) -> std::io::Result<bool> {
         Ok(self.len()? == 0)
     }
 
-    /// The facts that answer a question and are admitted, best first, each with how well it fits, 0 to 1.
+    /// The admitted facts that match a query, best first, each with its score, 0 to 1.
     pub fn find(&self, question: &str, admits: impl Fn(&Fact) -> bool) -> std::io::Result<Vec<(Fact, f32)>> {
         let mut wanted = query_terms(question);
         if wanted.iter().any(|term| !is_asking(term)) {
             wanted.retain(|term| !is_asking(term));
         }
-        // A key in a script without spaces may be a part of what was asked, so every part is looked up.
+        // In a script without spaces a key may be a part of the query, so every part is looked up.
         let named = term_set(question);
         let known = self.known()?;
         let candidates: HashSet<usize> =
@@ -158,7 +159,7 @@ impl FactStore {
             let share = if all > 0.0 { shared / all } else { 0.0 };
             let is_named =
                 entry.key_terms.len() >= MIN_KEY_TERMS && entry.key_terms.iter().all(|term| named.contains(term));
-            // What is named comes before what only shares words.
+            // Facts whose key the query contains rank above facts that only share words.
             if is_named { (1.0 + share) / 2.0 } else { share }
         };
         let mut found: Vec<(&Fact, f32)> = candidates
@@ -183,7 +184,7 @@ impl LoadedFacts {
         self.entry(key).and_then(|entry| entry.history.last())
     }
 
-    /// How much a term counts: the less, the more facts have it.
+    /// The weight of a term, which falls with the number of facts that contain it.
     fn weight(&self, term: &str) -> f32 {
         let holders = self.holders.get(term).map_or(0, HashSet::len);
         (1.0 + self.entries.len() as f32 / (1.0 + holders as f32)).ln()
@@ -228,7 +229,7 @@ impl LoadedFacts {
                 return Ok(());
             }
             self.read += count as u64;
-            // A line cut short by a crash is no fact.
+            // A line truncated by a crash is skipped.
             let Ok(fact) = serde_json::from_slice::<Fact>(&line) else { continue };
             self.add(fact);
         }
@@ -239,7 +240,7 @@ fn is_asking(term: &str) -> bool {
     ASKING_TERMS.contains(term)
 }
 
-/// Every term of a text, however long it is, and single characters of scripts without spaces.
+/// All terms of a text of any length, including single characters of scripts without spaces.
 fn term_set(text: &str) -> HashSet<String> {
     let mut terms = String::new();
     index_terms(text, &mut terms);

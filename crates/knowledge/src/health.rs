@@ -3,31 +3,31 @@
 
 use crate::envelope::{Health, Problem, ProblemCode};
 
-/// What was seen of the index.
+/// The observed state of the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IndexState {
-    /// It can be read.
+    /// The index can be read.
     Ready,
-    /// There is none, or it is empty.
+    /// The index does not exist or is empty.
     Missing(Problem),
-    /// It cannot be read.
+    /// The index cannot be read.
     Broken(Problem),
 }
 
-/// What the probes saw.
+/// The results of the probes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observed {
     /// Whether the vault's folder can be listed.
     pub vault: bool,
     /// The state of the index.
     pub index: IndexState,
-    /// Why the index in memory is used instead of the index program, if it is.
+    /// Why the in-memory index is used instead of the index program, if it is.
     pub program: Option<Problem>,
-    /// Why no vectors can be made, if they cannot.
+    /// Why embedding fails, if it does.
     pub embedder: Option<Problem>,
-    /// Why the last indexing failed, if it did.
+    /// Why the last indexing job failed, if it did.
     pub indexer: Option<Problem>,
-    /// Whether the index is old and the vault has changed.
+    /// Whether the index is out of date and the vault has changed.
     pub stale: bool,
 }
 
@@ -35,13 +35,13 @@ impl Observed {
     /// The health, and the most important problem.
     pub fn health(&self) -> (Health, Option<Problem>) {
         match &self.index {
-            // The answers of an index do not need the notes themselves.
+            // A readable index can answer queries even when the notes themselves are unavailable.
             IndexState::Broken(problem) => return (Health::Unavailable, Some(problem.clone())),
             IndexState::Missing(problem) => {
                 let why = if !self.vault {
                     Problem::no_vault()
                 } else {
-                    // A program that is missing is why indexing fails.
+                    // If the program is missing, that is the cause of the failed job.
                     self.program.clone().or_else(|| self.indexer.clone()).unwrap_or_else(|| problem.clone())
                 };
                 return (Health::Unavailable, Some(why));
@@ -60,7 +60,7 @@ impl Observed {
         }
     }
 
-    /// Says in the log what each probe saw: on load, and whenever the health changes.
+    /// Logs the result of each probe: on start, and whenever the health changes.
     pub(crate) fn log(&self, health: Health) {
         let code = |problem: &Option<Problem>| problem.as_ref().map_or("ok", |problem| problem.code.as_str());
         let index = match &self.index {
@@ -92,7 +92,7 @@ mod tests {
         IndexState::Broken(Problem::of_index(&IndexError::Corrupted(String::new())))
     }
 
-    /// The contract's transitions, one after another on one state.
+    /// The transitions of the contract, in sequence on one state.
     #[toolyard_shows::shows("000-1-14", "000-4-02", "000-5-02")]
     #[test]
     fn health_moves_as_the_contract_says() {

@@ -9,11 +9,11 @@ use std::{sync::Arc, time::Instant};
 use toolyard_engine::{BoxFuture, CallContext, Failed, Output, Prepared, Provider};
 use toolyard_protocol::{ErrorCode, ToolCall};
 
-/// Runs every tool of [`crate::definitions`].
+/// Runs the tools of [`crate::definitions`].
 pub struct KnowledgeProvider(Arc<Knowledge>);
 
 impl KnowledgeProvider {
-    /// On these notes.
+    /// Creates a provider for these notes.
     pub fn new(knowledge: Arc<Knowledge>) -> Self {
         Self(knowledge)
     }

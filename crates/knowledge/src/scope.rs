@@ -5,7 +5,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use std::path::Path;
 use toolyard_vault::VaultPath;
 
-/// An ignore file larger than this is not read.
+/// A larger ignore file is not read.
 const MAX_IGNORE_BYTES: u64 = 1 << 20;
 
 /// Which files of a vault are notes to be indexed.
@@ -18,7 +18,7 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// Reads the ignore file of a vault. Lines that are no patterns are left out.
+    /// Reads the ignore file of a vault. Invalid lines are skipped.
     pub(crate) fn read(root: &Path, config: &IndexingConfig) -> Self {
         let mut builder = GitignoreBuilder::new("");
         let path = root.join(&config.ignore_file);
@@ -26,7 +26,7 @@ impl Scope {
         if small && let Ok(text) = std::fs::read_to_string(&path) {
             for line in text.lines() {
                 if let Err(error) = builder.add_line(None, &nfc(line)) {
-                    tracing::warn!(%error, line, "a line of the ignore file is no pattern and is left out");
+                    tracing::warn!(%error, line, "a line of the ignore file is not a valid pattern and is skipped");
                 }
             }
         }
@@ -51,7 +51,7 @@ impl Scope {
 
     /// The same for a folder whose name may not be a vault path.
     pub(crate) fn enters_name(&self, path: &str) -> bool {
-        // Two spellings of a letter are one name here, whichever the disk and the settings have.
+        // Names are compared in NFC, however the disk and the settings spell them.
         let path = &*nfc(path);
         !self.is_denied(path)
             && !self.ignored.matched(path, true).is_ignore()
@@ -74,7 +74,7 @@ impl Scope {
             && (self.allow.is_empty() || self.allow.iter().any(|a| is_within(path, a)))
     }
 
-    /// A denied name without a slash is denied at any depth, as a folder of the vault's root or below.
+    /// A denied name without a slash is denied at any depth.
     fn is_denied(&self, path: &str) -> bool {
         self.deny.iter().any(|denied| {
             if denied.contains('/') { is_within(path, denied) } else { path.split('/').any(|part| part == denied) }

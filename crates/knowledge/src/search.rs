@@ -12,7 +12,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Characters of a snippet.
+/// Length of a snippet, in characters.
 const SNIPPET_CHARS: usize = 240;
 
 /// A search query.
@@ -22,18 +22,18 @@ pub struct Query<'a> {
     pub text: &'a str,
     /// The vector of the query, with unit length, if there is one.
     pub vector: Option<Vec<f32>>,
-    /// Which chunks may be found.
+    /// Which chunks may be returned.
     pub filter: ChunkFilter,
     /// Which files of the library the caller may see; `None` means all.
     pub allowed: Option<Arc<Vec<bool>>>,
-    /// At most this many results.
+    /// Maximum number of results.
     pub limit: usize,
-    /// How much each part of a score counts.
+    /// The weights of the score components.
     pub weights: Weights,
 }
 
 impl Query<'_> {
-    /// As the index understands it.
+    /// The query in the form of the index.
     pub fn question(self, detail: Detail) -> Question {
         Question {
             terms: counted_terms(self.text),
@@ -47,24 +47,24 @@ impl Query<'_> {
     }
 }
 
-/// A chunk that was found.
+/// A search hit.
 #[derive(Debug, Clone)]
 pub struct Hit {
     /// The chunk.
     pub chunk: ChunkRow,
     /// The title of its note.
     pub title: String,
-    /// The parts of its score.
+    /// The components of its score.
     pub fused: Fused,
-    /// The different terms of the question that it has.
+    /// The distinct terms of the query that the chunk contains.
     pub matched: Vec<String>,
-    /// Those of them that the question repeats, and that count as often.
+    /// The terms among them that the query repeats, which count repeatedly.
     pub repeated: Vec<String>,
-    /// The part that shows why.
+    /// The part of the chunk that shows the match.
     pub snippet: String,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone, Default)]
 pub struct Hits {
     /// The results, best first.
@@ -90,7 +90,7 @@ fn hit(library: &Library, ranked: Ranked, terms: &[String], repeated: &dyn Fn(&S
         let words = term_set(text);
         matched.iter().filter(|term| words.contains(*term)).count()
     };
-    // Code is shown only where it is the reason.
+    // Code is shown only if the match is in the code.
     let from_code = !chunk.opaque.is_empty() && in_text(&chunk.text) == 0 && in_text(&chunk.opaque) > 0;
     let source = if from_code || chunk.text.is_empty() { &chunk.opaque } else { &chunk.text };
     let snippet = snippet(source, terms, SNIPPET_CHARS);

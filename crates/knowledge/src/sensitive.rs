@@ -16,9 +16,9 @@ use unicode_normalization::UnicodeNormalization;
 pub enum Category {
     /// Illness, medication, therapy.
     Health,
-    /// Who owes whom.
+    /// Debts.
     FinancialDebt,
-    /// What was paid and spent.
+    /// Payments and expenses.
     Financial,
     /// People and relations.
     Relations,
@@ -39,7 +39,7 @@ pub enum Matching {
     Strict,
 }
 
-/// Finds sensitive content.
+/// Detects sensitive content.
 #[derive(Debug)]
 pub struct Guard {
     rules: Vec<Rule>,
@@ -78,7 +78,7 @@ const RELATIONS: &str = r"#relations";
 const COMMITMENT: &str = r"promised|i promise|i will pay|deadlines?|committed to|due (?:on|by)";
 /// A number with a currency, or a currency sign with a number.
 const AMOUNT: &str = r"\d\s?(?:[$€£¥₹]|\b(?:usd|eur|gbp|inr|jpy)\b)|[$€£¥₹]\s?\d";
-/// The same among code, where `$1` is an argument and not a dollar.
+/// The same in code, where `$1` is an argument and not an amount.
 const AMOUNT_IN_CODE: &str = r"\d\s?(?:[€£¥₹]|\b(?:usd|eur|gbp|inr|jpy)\b)|[€£¥₹]\s?\d|\$\s?\d[\d.,]*\d";
 
 impl Guard {
@@ -92,7 +92,7 @@ impl Guard {
             (Category::Commitment, COMMITMENT),
         ];
         let compiled = rules.into_iter().filter_map(|(category, words)| {
-            // An underscore is no letter here: `therapy_date` is about therapy.
+            // An underscore separates words here: `therapy_date` contains `therapy`.
             let whole = format!(r"(?:^|[^\p{{L}}\p{{N}}])(?:{words})(?:$|[^\p{{L}}\p{{N}}])");
             let (pattern, in_code) = match (matching, category) {
                 (Matching::Words, Category::Financial) => {
@@ -112,15 +112,15 @@ impl Guard {
         }
     }
 
-    /// Every category found in a text under a section of a note with these tags.
+    /// The categories found in a text under a section of a note with these tags.
     pub fn categories(&self, text: &str, section: Option<&str>, tags: &[String]) -> BTreeSet<Category> {
         self.categories_of(Material { text, section, tags, ..Material::default() })
     }
 
-    /// Every category found in any part of it.
+    /// The categories found in any part of the material.
     pub fn categories_of(&self, material: Material<'_>) -> BTreeSet<Category> {
         let section = material.section.unwrap_or_default();
-        // A tag begins with a hash, and each part of it is a tag: `life/relations` is about relations.
+        // Each part of a nested tag counts as a tag: `life/relations` is about relations.
         let tags: String =
             material.tags.iter().flat_map(|tag| tag.split('/')).map(|part| format!("#{part} ")).collect();
         let prose = [material.title, section, material.text, &tags];
@@ -138,7 +138,7 @@ impl Guard {
         found
     }
 
-    /// Whether one of the headings is in the list, or one of the tags that a section of a date note begins with.
+    /// Whether one of the headings, or one of the tags that start a section of a date note, is in the list.
     fn is_listed(&self, section: &str) -> bool {
         let listed = |name: &str| self.sections.contains(&plain_name(name));
         !self.sections.is_empty()
@@ -148,7 +148,7 @@ impl Guard {
     }
 }
 
-/// A heading's name in the form in which names are compared.
+/// A heading in the form in which names are compared.
 fn plain_name(name: &str) -> String {
     name.trim().trim_start_matches('#').trim_start().to_lowercase().nfc().collect()
 }

@@ -36,25 +36,25 @@ const EMBEDDER_KNOWN_FOR: Duration = Duration::from_secs(30);
 const VERSION_KNOWN_FOR: Duration = Duration::from_millis(500);
 /// How long a stopping server waits for a job before it cancels it; the next start continues where it stopped.
 const CLOSE_GRACE: Duration = Duration::from_secs(10);
-/// Chunks that an embedder is attuned with.
+/// Number of chunks with which an embedder is adapted.
 const SAMPLES: usize = 2_000;
-/// How much vectors count when the configuration does not say. Measured with the static table; see docs/guide/notes.md.
+/// Default weight of vectors from the static table, as measured; see docs/guide/notes.md.
 const STATIC_VECTOR_WEIGHT: f32 = 0.41;
-/// The same for the vectors of sentence models. Below a half, so that the best match by words is never tied with a chunk
-/// that only the vectors found.
+/// Default weight of vectors from sentence models. It is below one half, so that the best match by words is never tied
+/// with a chunk that only the vectors found.
 const MODEL_VECTOR_WEIGHT: f32 = 0.45;
 
 /// The parts of [`Knowledge`].
 pub struct KnowledgeParts {
     /// The vault.
     pub vault: Arc<Vault>,
-    /// Where they are indexed.
+    /// The index.
     pub index: Arc<dyn NoteIndex>,
-    /// What makes vectors; `None` for full text only.
+    /// The embedder; `None` for full text only.
     pub embedder: Option<Arc<dyn Embedder>>,
-    /// An embedder that is always there, for an index that was made with it before the configuration changed.
+    /// A built-in embedder, for an index that was built with it before the configuration changed.
     pub fallback: Option<Arc<dyn Embedder>>,
-    /// What keeps the configured embedder from being used at all, if anything does.
+    /// Why the configured embedder cannot be used, if so.
     pub embedder_problem: Option<EmbedError>,
     /// The configuration.
     pub config: KnowledgeConfig,
@@ -62,7 +62,7 @@ pub struct KnowledgeParts {
     pub folder: PathBuf,
 }
 
-/// The notes of one vault, ready to be asked.
+/// The searchable notes of one vault.
 pub struct Knowledge {
     pub(crate) vault: Arc<Vault>,
     pub(crate) index: Arc<dyn NoteIndex>,
@@ -71,18 +71,18 @@ pub struct Knowledge {
     embedder_problem: Option<EmbedError>,
     pub(crate) config: Arc<KnowledgeConfig>,
     pub(crate) guard: Arc<Guard>,
-    /// What agents were asked to remember.
+    /// Facts that agents stored.
     pub facts: FactStore,
     /// The indexing jobs.
     pub jobs: Arc<Jobs>,
     ollama: OllamaProbe,
     library: ArcSwapOption<Library>,
-    /// One version is loaded at a time.
+    /// Serialises the loading of versions.
     loading: tokio::sync::Mutex<()>,
     cache: Mutex<Cache>,
 }
 
-/// Which chunks of which version a sandbox lets through; `None` for all of them.
+/// Which files of which version a sandbox allows; `None` for all of them.
 type Allowed = (u64, Sandbox, Option<Arc<Vec<bool>>>);
 
 #[derive(Default)]
@@ -106,14 +106,14 @@ struct Attuned {
     to: Arc<dyn Embedder>,
 }
 
-/// A question's vector, or why there is none.
+/// The vector of a query, or why there is none.
 pub(crate) struct Embedded {
     pub(crate) vector: Option<Vec<f32>>,
     pub(crate) problem: Option<Problem>,
 }
 
 impl Knowledge {
-    /// Puts the parts together. Touches nothing yet.
+    /// Creates the service without accessing anything.
     pub fn new(parts: KnowledgeParts) -> Self {
         let config = Arc::new(parts.config);
         let guard = Arc::new(Guard::new(config.sensitive.matching, &config.sensitive.sections));
@@ -169,8 +169,8 @@ impl Knowledge {
         self.newest(false).await
     }
 
-    /// The newest version. Where it is to be searched, the embedder is attuned while it is loaded. One that could not be
-    /// read is tried again: what was damaged may be restored.
+    /// Loads the newest version. With `to_search`, the embedder is adapted during the load. A version that could not be
+    /// read before is tried again, because it may have been repaired.
     async fn newest(&self, to_search: bool) -> Result<Arc<Library>, Problem> {
         let newest = match self.index.generation().await {
             Ok(newest) => newest,
@@ -199,7 +199,7 @@ impl Knowledge {
             (Err(_), Some(library), None) => return Ok(library),
             (Err(_), None, None) => self.loading.lock().await,
         };
-        // What was read before the index broke is not built upon.
+        // Data read before the index broke is not reused.
         let was_broken = self.with_cache(|cache| cache.broken.is_some());
         let before = self.library.load_full().filter(|_| !was_broken);
         if let Some(library) = before.as_ref().filter(|library| Some(library.info().generation) == newest) {
@@ -211,10 +211,10 @@ impl Knowledge {
             Err(error) => return self.loaded_or(error),
         };
         if was_broken {
-            // A look at the newest files need not see what a question stumbled over.
+            // Opening the newest version may not touch the damaged part, so more of it is read.
             reader.sample(SAMPLES).await.map_err(|error| self.broken(error))?;
         }
-        // Asked anew while the version is loaded, and not once more after that.
+        // The embedder is probed again while the version is loaded, and not once more after that.
         self.with_cache(|cache| cache.embedder = None);
         let ahead = async {
             if to_search {
@@ -233,7 +233,7 @@ impl Knowledge {
     fn loaded_or(&self, error: IndexError) -> Result<Arc<Library>, Problem> {
         match (&error, self.library.load_full()) {
             (IndexError::Unavailable(_) | IndexError::Program(_), Some(library)) => {
-                tracing::warn!(%error, "the version that is loaded is searched on");
+                tracing::warn!(%error, "a newer version cannot be loaded; the loaded version stays in use");
                 Ok(library)
             }
             _ => Err(self.broken(error)),
@@ -250,7 +250,7 @@ impl Knowledge {
         problem
     }
 
-    /// What a failed read means: damage, unless the whole index was taken away since it was last looked for.
+    /// Interprets a failed read: as damage, unless the whole index was deleted since the last check.
     pub(crate) async fn unreadable(&self, error: IndexError) -> Problem {
         if matches!(error, IndexError::Program(_)) {
             return self.broken(error);
@@ -262,7 +262,7 @@ impl Knowledge {
         self.broken(error)
     }
 
-    /// The library, or why there is nothing to search.
+    /// The library, or why nothing can be searched.
     pub(crate) async fn searchable(&self) -> Result<Arc<Library>, Problem> {
         let library = match self.library.load_full() {
             None => self.newest(true).await,
@@ -281,7 +281,7 @@ impl Knowledge {
         }
     }
 
-    /// The path rules of a sandbox: building them costs more than using them.
+    /// The path rules of a sandbox, cached because building them costs more than using them.
     pub(crate) fn paths_of(&self, sandbox: &Sandbox) -> Arc<PathFilter> {
         self.with_cache(|cache| match &cache.filter {
             Some((known, filter)) if known == sandbox => filter.clone(),
@@ -293,7 +293,8 @@ impl Knowledge {
         })
     }
 
-    /// Which files of the library a sandbox allows. Nearly every call has the same one.
+    /// Which files of the library a sandbox allows. The result is cached, because nearly every call uses the same
+    /// sandbox.
     pub(crate) fn allowed(&self, library: &Library, sandbox: &Sandbox) -> Option<Arc<Vec<bool>>> {
         let generation = library.info().generation;
         let known = self.with_cache(|cache| match &cache.allowed {
@@ -338,7 +339,7 @@ impl Knowledge {
     /// The state, with a new probe of the embedder.
     pub(crate) async fn judge(&self, library: Result<Arc<Library>, Problem>) -> Observed {
         if let (Some(embedder), None) = (&self.embedder, &self.embedder_problem) {
-            // Its answer is kept, and `observed` reads it.
+            // The result is cached, and `observed` reads it from there.
             drop(self.ask_embedder(&**embedder).await);
         }
         self.observed(library).await
@@ -373,12 +374,12 @@ impl Knowledge {
         observed
     }
 
-    /// Why the index in memory is used instead of the index program, if it is.
+    /// Why the in-memory index is used instead of the index program, if it is.
     fn program_problem(&self) -> Option<Problem> {
         self.index.program_problem().map(|error| Problem::of_program(&error))
     }
 
-    /// Whether Ollama answers, used or not.
+    /// Whether Ollama responds, whether or not it is the configured embedder.
     pub async fn ollama_is_up(&self) -> bool {
         self.ollama.is_up().await
     }
@@ -389,7 +390,7 @@ impl Knowledge {
         modified.ok().and_then(|time| Timestamp::try_from(time).ok()).unwrap_or(Timestamp::UNIX_EPOCH)
     }
 
-    /// Facts about an answer.
+    /// The metadata of a response.
     pub(crate) fn meta(&self, started: Instant, library: Option<&Library>, scanned: u64) -> Meta {
         let newest = self
             .with_cache(|cache| cache.look)
@@ -405,7 +406,7 @@ impl Knowledge {
         }
     }
 
-    /// The newest version's files.
+    /// The files of a version.
     pub(crate) async fn files(&self, library: &Library) -> Result<Vec<FileRow>, Problem> {
         match library.reader.files().await {
             Ok(files) => Ok(files),
@@ -424,22 +425,19 @@ impl Knowledge {
         if last.state != JobState::Interrupted || last.attempt >= MAX_AUTOMATIC_ATTEMPTS {
             return None;
         }
-        // What was written is still there: even a job from nothing goes on where it stopped.
+        // The written batches are kept, so even a reindex job continues where it stopped.
         let mode = if last.mode == JobMode::Sync { JobMode::Sync } else { JobMode::Full };
         self.jobs.start(mode, last.attempt + 1).ok().map(|started| started.job().clone())
     }
 
-    /// Makes the version before the current one current again.
+    /// Makes the previous version current again.
     pub async fn rollback(&self) -> Result<crate::index::VersionInfo, Problem> {
         let Some(_lock) = self.jobs.exclusively()? else { return Err(Problem::of_index(&IndexError::Busy)) };
         let info = self.index.rollback().await.map_err(|error| Problem::of_index(&error))?;
         self.jobs.went_back_to(info.completed_at);
         self.with_cache(|cache| cache.broken = None);
         if let Err(problem) = self.refresh().await {
-            tracing::warn!(
-                problem = problem.message,
-                "the version of the index that was gone back to could not be loaded"
-            );
+            tracing::warn!(problem = problem.message, "the restored version of the index could not be loaded");
         }
         Ok(info)
     }
@@ -451,7 +449,7 @@ impl Knowledge {
             return None;
         }
         let library = self.library.load_full()?;
-        // The index program was installed meanwhile: what stood in for it is written to it.
+        // The index program was installed meanwhile: a sync writes the notes of the stand-in to it.
         if self.index.wants_move().await {
             return Some(JobMode::Sync);
         }
@@ -465,7 +463,7 @@ impl Knowledge {
         }
     }
 
-    /// Says that a server runs: stopping will not wait for long jobs.
+    /// Declares that this process is a server: closing then does not wait for long jobs.
     pub(crate) fn set_serving(&self) {
         self.index.set_serving();
         self.with_cache(|cache| cache.serving = true);
@@ -481,7 +479,7 @@ impl Knowledge {
         self.index.close().await;
     }
 
-    /// Files in a state, for status.
+    /// The files in a state, for the status.
     pub(crate) fn in_state(files: &[FileRow], state: Option<FileState>) -> Vec<&FileRow> {
         files.iter().filter(|file| state.is_none_or(|state| file.state == state)).collect()
     }

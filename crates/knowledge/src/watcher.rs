@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// How often everything is probed.
+/// Interval of probes.
 pub const PROBE_EVERY: Duration = Duration::from_secs(30);
 /// How long the vault is not scanned again after events were lost: a scan causes events too, and in a huge vault those
 /// could be lost next.
@@ -35,14 +35,14 @@ async fn serve_and(knowledge: Arc<Knowledge>, stop: CancellationToken, watches: 
     let changes = watches.then(|| watch(&knowledge)).flatten();
     knowledge.observe().await;
     if let Some(job) = knowledge.resume() {
-        tracing::info!(job = %job.id, "an interrupted indexing job is taken up again");
+        tracing::info!(job = %job.id, "an interrupted indexing job is resumed");
     } else if watches {
         index_first(&knowledge).await;
     }
     let mut probe = interval_at(Instant::now() + PROBE_EVERY, PROBE_EVERY);
     probe.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let rescan_every = Duration::from_secs(config.rescan_secs);
-    // The first look comes soon: notes may have changed while nothing watched.
+    // The first scan comes soon, because notes may have changed while no server was watching.
     let mut rescan = interval_at(Instant::now() + Duration::from_millis(config.debounce_ms), rescan_every);
     rescan.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut ended = knowledge.jobs.ended();
@@ -63,13 +63,13 @@ async fn serve_and(knowledge: Arc<Knowledge>, stop: CancellationToken, watches: 
                 due = if sync(&knowledge).await { None } else { Some(Due::again(None, &config)) };
             }
             _ = rescan.tick(), if watches => {
-                // Who stopped a job does not want it back as long as nothing changes.
+                // After a user cancelled a job, no rescan starts a new one; only a change does.
                 if !knowledge.jobs.rests() && !is_unchanged(&knowledge).await && !sync(&knowledge).await {
                     due = Some(Due::again(due, &config));
                 }
             }
             Ok(()) = ended.changed() => {
-                // What was just indexed is loaded before somebody asks for it.
+                // The new version is loaded before the first query needs it.
                 if let Err(problem) = knowledge.refresh().await {
                     tracing::warn!(problem = problem.message, "the new version of the index could not be loaded");
                 }
@@ -91,8 +91,8 @@ async fn serve_and(knowledge: Arc<Knowledge>, stop: CancellationToken, watches: 
     drop(changes);
 }
 
-/// Makes the first index of a vault that has notes. Who has indexed before, and stopped it or lost the index, is not
-/// overruled.
+/// Builds the first index of a vault that has notes. If somebody has indexed before, and cancelled the job or deleted
+/// the index, nothing is started.
 async fn index_first(knowledge: &Arc<Knowledge>) {
     let is_new = knowledge.jobs.record().last_ended().is_none()
         && matches!(knowledge.library().await, Err(problem) if problem.code == ProblemCode::IndexNotFound);
@@ -100,8 +100,8 @@ async fn index_first(knowledge: &Arc<Knowledge>) {
         return;
     }
     match knowledge.start(JobMode::Full) {
-        Ok(started) => tracing::info!(job = %started.job().id, "the first index is being made"),
-        Err(problem) => tracing::warn!(problem = problem.message, "the first index cannot be made"),
+        Ok(started) => tracing::info!(job = %started.job().id, "the first index is being built"),
+        Err(problem) => tracing::warn!(problem = problem.message, "the first index cannot be built"),
     }
 }
 
@@ -118,7 +118,7 @@ impl Due {
         let latest = before.map_or(now + Duration::from_millis(config.window_ms), |due| due.latest);
         Due { quiet: now + Duration::from_millis(config.debounce_ms), latest }
     }
-    /// Soon, unless that was so a moment ago.
+    /// Soon, unless events were already lost a moment ago.
     fn after_loss(before: Option<Due>, lost_before: Option<Instant>, config: &crate::config::IndexingConfig) -> Due {
         let due = Due::again(before, config);
         match lost_before.map(|at| at + LOST_EVERY) {
@@ -131,7 +131,8 @@ impl Due {
     }
 }
 
-/// Whether the vault is as it was indexed, so far as that can be seen without starting an index program that rests.
+/// Whether the vault is unchanged since it was indexed, as far as that can be determined without starting an idle index
+/// program.
 async fn is_unchanged(knowledge: &Arc<Knowledge>) -> bool {
     knowledge.index.is_resting() && knowledge.equals_vault().await
 }
@@ -156,7 +157,7 @@ fn watch(knowledge: &Knowledge) -> Option<Changes> {
     match Changes::watch(knowledge.vault.root(), &knowledge.config.indexing) {
         Ok(changes) => Some(changes),
         Err(error) => {
-            tracing::warn!(%error, "the vault cannot be watched; it is looked at every knowledge.indexing.rescanSecs instead");
+            tracing::warn!(%error, "the vault cannot be watched; it is scanned every knowledge.indexing.rescanSecs instead");
             None
         }
     }

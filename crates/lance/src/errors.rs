@@ -1,6 +1,7 @@
-//! What LanceDB says, as the index trait's few errors. What is there and cannot be read is damaged and may be thrown away
-//! when the index is built anew; what cannot be reached or written is not. So errors are told apart by their kinds, and
-//! by their words only where the kind was lost on the way: words may be part of somebody's path.
+//! Maps LanceDB errors to the few errors of the index trait. Data that exists but cannot be read is damaged and may be
+//! discarded when the index is rebuilt. A location that cannot be reached or written to is not damage, and nothing may
+//! be discarded. Errors are therefore classified by type. Their text is used only where the type was lost on the way,
+//! because the text may contain parts of a user's path.
 
 use lance::Error as LanceError;
 use object_store::Error as StoreError;
@@ -10,37 +11,38 @@ use std::{
 };
 use toolyard_noteindex::IndexError;
 
-/// Errors of the system that say nothing of what lies there: a device that fails, no memory, no permission, too many
-/// files, no room, read-only, connections, quota.
+/// Operating system errors that say nothing about the data: I/O error, out of memory, no permission, too many open
+/// files, no space, read-only file system, connection errors, quota.
 const PLACE_NUMBERS: [i32; 16] = [1, 5, 11, 12, 13, 16, 23, 24, 28, 30, 103, 104, 110, 111, 113, 122];
-/// The same where only the text of an error is left, beside "(os error 28)" and so on. Whole phrases of the libraries.
+/// Phrases of the libraries that mean the same where only the text of an error is left, in addition to "(os error 28)"
+/// and so on.
 const PLACE_PHRASES: [&str; 4] = [
     "generic s3 error:",
     "lacked the necessary privileges to complete",
     "lacked valid authentication credentials",
     "no object store provider found",
 ];
-/// What an S3 server says where the bucket itself is not there.
+/// The S3 error code for a missing bucket.
 const NO_BUCKET: &str = "NoSuchBucket";
-/// Characters of an error that go to the log.
+/// Maximum length of an error in the log, in characters.
 const MAX_REASON: usize = 300;
-/// Causes of causes that are looked at.
+/// Maximum depth of the chain of causes.
 const MAX_CAUSES: usize = 32;
 
-/// What is at fault.
+/// What an error is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// What lies there.
+    /// The data is damaged.
     Damage,
-    /// The place.
+    /// The location cannot be reached or written to.
     Place,
 }
 
-/// Of anything that came out of LanceDB or below it.
+/// Converts any error of LanceDB or of a library below it.
 pub(crate) fn index_error(error: impl Error + 'static) -> IndexError {
     let causes = causes(&error);
     let text = causes.iter().map(ToString::to_string).collect::<Vec<_>>().join(": ");
-    // The first line is enough for a log, and keeps whole stack traces out of it.
+    // Only the first line goes to the log, which keeps stack traces out.
     let short: String = text.lines().next().unwrap_or_default().chars().take(MAX_REASON).collect();
     match causes.iter().find_map(|cause| fault_of(*cause)).unwrap_or_else(|| fault_by_text(&text)) {
         Fault::Place => IndexError::Unavailable(short),
@@ -48,7 +50,7 @@ pub(crate) fn index_error(error: impl Error + 'static) -> IndexError {
     }
 }
 
-/// The error and what caused it, outermost first.
+/// The error and its causes, outermost first.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> Vec<&'a (dyn Error + 'static)> {
     let mut all = vec![error];
     let mut at = error;
@@ -59,7 +61,7 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> Vec<&'a (dyn Error + 'static)
     all
 }
 
-/// What an error wraps. Some wrappers leave out the wrapped one itself when asked for the source.
+/// The error that this one wraps. Some wrappers skip the wrapped error itself in `source()`.
 fn cause_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     if let Some(io) = error.downcast_ref::<io::Error>() {
         return io.get_ref().map(|inner| inner as &(dyn Error + 'static));
@@ -70,7 +72,7 @@ fn cause_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'st
     error.source()
 }
 
-/// What an error says by its kind; `None` where only its cause can tell.
+/// Classifies an error by its type; `None` where only its cause can decide.
 fn fault_of(error: &(dyn Error + 'static)) -> Option<Fault> {
     if let Some(error) = error.downcast_ref::<LanceError>() {
         return match error {
@@ -137,7 +139,7 @@ fn fault_of_io(error: &io::Error) -> Option<Fault> {
     }
 }
 
-/// For errors that were turned into text on their way. Whatever looks like a path is left out first.
+/// Classifies an error that was converted to text. Everything that looks like a path is ignored.
 fn fault_by_text(text: &str) -> Fault {
     let words: Vec<&str> = text.split_whitespace().filter(|word| !word.contains('/')).collect();
     let text = words.join(" ").to_lowercase();
@@ -146,7 +148,7 @@ fn fault_by_text(text: &str) -> Fault {
     if is_place { Fault::Place } else { Fault::Damage }
 }
 
-/// Runs work on its own task: a decoder that panics on damaged bytes becomes an error.
+/// Runs the work in its own task, so that a panic of a decoder on damaged bytes becomes an error.
 pub(crate) async fn guarded<T: Send + 'static>(
     work: impl Future<Output = Result<T, IndexError>> + Send + 'static,
 ) -> Result<T, IndexError> {
@@ -161,7 +163,7 @@ pub(crate) async fn guarded<T: Send + 'static>(
 mod tests {
     use super::*;
 
-    /// A path whose parts name every kind of trouble.
+    /// A path whose segments look like the texts of other errors.
     const HOME: &str = "/srv/connection/timed out/forbidden/permission denied/no space left";
 
     fn is_damage(error: impl Error + 'static) -> bool {

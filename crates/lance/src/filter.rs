@@ -1,19 +1,19 @@
-//! Filters as SQL. Text is quoted here and nowhere else.
+//! Converts filters to SQL. Text is quoted only in this module.
 
 use toolyard_noteindex::ChunkFilter;
 
-/// A text in SQL.
+/// Quotes a text as an SQL literal.
 pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// A list of numbers in SQL.
+/// Formats ids as an SQL list.
 pub(crate) fn id_list(ids: impl IntoIterator<Item = u64>) -> String {
     let ids: Vec<String> = ids.into_iter().map(|id| id.cast_signed().to_string()).collect();
     ids.join(",")
 }
 
-/// The filter, or nothing when it admits everything.
+/// The filter as SQL; `None` when it matches everything.
 pub(crate) fn sql(filter: &ChunkFilter) -> Option<String> {
     let mut parts = Vec::new();
     if !filter.folders.is_empty() {
@@ -24,7 +24,7 @@ pub(crate) fn sql(filter: &ChunkFilter) -> Option<String> {
         parts.push(format!("({})", any.collect::<Vec<_>>().join(" OR ")));
     }
     if !filter.tags.is_empty() {
-        // Tags are also kept as one text, `/a/b/ /c/ `, in which a tag and those below it can be looked for.
+        // Tags are also stored as one text, ` /a/b/ /c/`, in which a tag and its nested tags can be searched.
         let any = filter.tags.iter().map(|tag| format!("contains(tag_paths, {})", quoted(&format!(" /{tag}/"))));
         parts.push(format!("({})", any.collect::<Vec<_>>().join(" OR ")));
     }

@@ -1,4 +1,4 @@
-//! [`LanceIndex`]: the index trait on LanceDB.
+//! [`LanceIndex`]: the index trait implemented with LanceDB.
 
 use crate::{
     errors::{guarded, index_error},
@@ -22,24 +22,23 @@ use toolyard_noteindex::{
     wire::OpenIndex,
 };
 
-/// How an index is opened.
+/// How to open an index.
 #[derive(Clone)]
 pub struct LanceOptions {
-    /// A folder or an object store.
+    /// A folder or an object store URL.
     pub uri: String,
     /// Options of the object store.
     pub storage_options: HashMap<String, String>,
-    /// Bytes of LanceDB's caches.
+    /// Size of LanceDB's caches, in bytes.
     pub cache_bytes: u64,
-    /// Complete versions that are kept.
+    /// Number of complete versions to keep.
     pub keep_versions: usize,
-    /// Bytes that vectors may take in memory, at 8 bits a dimension. A version whose vectors take more gets a vector
-    /// index.
+    /// Memory for vectors in bytes, at 8 bits per dimension. A version whose vectors need more gets a vector index.
     pub vector_memory_bytes: u64,
 }
 
 impl LanceOptions {
-    /// The usual choices, in this place.
+    /// Default options for this location.
     pub fn new(uri: impl Into<String>) -> Self {
         Self {
             uri: uri.into(),
@@ -50,7 +49,7 @@ impl LanceOptions {
         }
     }
 
-    /// As the other program asks for it. Options go before what the environment says.
+    /// Converts the options from the protocol. Storage options take precedence over environment variables.
     pub fn of(open: OpenIndex) -> Self {
         let mut storage_options = HashMap::new();
         for (name, value) in open.environment.into_iter().chain(open.storage_options) {
@@ -66,25 +65,25 @@ impl LanceOptions {
     }
 }
 
-/// The index trait on LanceDB.
+/// The index trait implemented with LanceDB.
 pub struct LanceIndex {
     place: Arc<Place>,
     writing: Arc<AtomicBool>,
 }
 
 impl LanceIndex {
-    /// In this place. Nothing is opened yet.
+    /// Creates an index at this location without opening it.
     pub fn new(options: LanceOptions) -> Self {
         Self { place: Arc::new(Place::new(options)), writing: Arc::default() }
     }
 }
 
-/// Both tables, if there are both.
+/// Opens both tables, if both exist.
 async fn open_both(place: &Place) -> IndexResult<Option<(Table, Table)>> {
     let Opened::There(chunks) = place.open(CHUNKS).await? else { return Ok(None) };
     match place.open(FILES).await? {
         Opened::There(files) => Ok(Some((chunks, files))),
-        // Where a version was completed there were two tables.
+        // A completed version always has both tables, so a missing one means damage.
         Opened::Missing if tags(&chunks).await?.is_empty() => Ok(None),
         Opened::Missing => Err(IndexError::Corrupted(format!("the table {FILES} is missing"))),
     }
@@ -135,8 +134,9 @@ async fn kept(place: &Place) -> IndexResult<Vec<VersionInfo>> {
     Ok(all)
 }
 
-/// Makes the tables again what they were at the version before, as new versions, and takes the tags off the two that they
-/// stand for. A crash on the way leaves the current version current, or the restored one.
+/// Rolls back: the previous version of both tables is written as a new version and tagged, and the tags of the newest
+/// generation and of the restored one are removed. A crash on the way leaves either the current version or the restored
+/// one current.
 async fn rollback(place: Arc<Place>) -> IndexResult<VersionInfo> {
     let Some((chunks, files)) = open_both(&place).await? else { return Err(IndexError::NoEarlierVersion) };
     let mut generations: BTreeMap<u64, u64> = tags(&chunks).await?;
@@ -153,8 +153,9 @@ async fn rollback(place: Arc<Place>) -> IndexResult<VersionInfo> {
     Ok(info)
 }
 
-/// The chunks of an old version, and no file: whoever is killed before the files are back leaves chunks that no file
-/// names, and the next job indexes every file again. Old chunks beside new files would be taken for indexed.
+/// Restores the chunks of an old version and empties the table of files. If the process is killed before the files are
+/// restored, no file refers to the chunks, and the next job indexes every file again. Old chunks together with new file
+/// records would pass for indexed.
 async fn restore_chunks(chunks: &Table, files: &Table, version: u64) -> IndexResult<()> {
     files.overwrite(RecordBatch::new_empty(file_schema())).await?;
     let old = chunks.dataset().checkout_version(version).await.map_err(index_error)?;
@@ -179,11 +180,11 @@ impl NoteIndex for LanceIndex {
             }
             let turn = Turn(self.writing.clone());
             self.place.make_private()?;
-            // Where everything is made anew, nothing damaged need be kept: what is left of it would be read again.
+            // A rebuild from nothing discards a damaged index first; otherwise its remains would be read again.
             if start == Start::Fresh
                 && let Err(IndexError::Corrupted(reason)) = guarded(current(self.place.clone())).await
             {
-                tracing::warn!(reason, "a damaged index is thrown away");
+                tracing::warn!(reason, "a damaged index is deleted before the rebuild");
                 let place = self.place.clone();
                 guarded(async move { place.discard().await }).await?;
             }
@@ -207,7 +208,7 @@ impl NoteIndex for LanceIndex {
     }
 }
 
-/// The right to write, given back when dropped.
+/// The right to write, released on drop.
 pub(crate) struct Turn(Arc<AtomicBool>);
 
 impl Drop for Turn {
@@ -271,7 +272,7 @@ mod tests {
         reader.full_text(&[word.to_owned()], &ChunkFilter::default(), 5).await.unwrap().len()
     }
 
-    /// Killed between the two tables: nothing is current that was not, and nothing of it passes for indexed.
+    /// A kill between the two tables leaves the current version unchanged, and no restored chunk passes for indexed.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_rollback_that_is_killed_half_way_never_becomes_a_mixed_version() {
         let dir = tempfile::tempdir().unwrap();

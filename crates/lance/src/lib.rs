@@ -1,14 +1,15 @@
-//! The note index on LanceDB, on a local disk or an object store.
+//! The note index on LanceDB, on a local disk or in an object store.
 //!
-//! Two tables: `obsidian_chunks` with text, terms and vectors, and `obsidian_files` with what became of each file. A
-//! complete version is a tag on both, the one on the chunks last: it is what makes a version current. Readers open the
-//! tables at the tagged versions and so never see what a writer does; a writer that dies leaves versions without a tag,
-//! on which the next writer goes on.
+//! There are two tables: `obsidian_chunks` with text, terms and vectors, and `obsidian_files` with the state of each
+//! file. A complete version has a tag on both tables. The tag on the chunks is set last and makes the version current.
+//! Readers open the tables at the tagged versions, so they never see the changes of a writer. A writer that dies leaves
+//! untagged versions, from which the next writer continues.
 //!
-//! The tables are LanceDB's, worked with by its engine, `lance`; LanceDB itself opens them (`make lancedb`).
+//! The tables have LanceDB's format and are accessed through its engine, `lance`; LanceDB itself can open them (`make
+//! lancedb`).
 //!
-//! The only crate that names lance and arrow. Its program, `toolyard-index`, serves the index to `toolyard` over a pipe.
-//! Knows nothing of notes, embedders or tools.
+//! This is the only crate that depends on lance and arrow. Its program, `toolyard-index`, serves the index to
+//! `toolyard` over a pipe. It knows no notes, embedders or tools.
 
 mod errors;
 mod filter;

@@ -1,7 +1,7 @@
-//! `toolyard-index`: keeps the index of notes for `toolyard`, which starts it, asks it over a pipe and stops it. It opens
-//! the one index that it is told to open, and nothing else; `toolyard` puts walls around it.
+//! `toolyard-index`: manages the note index for `toolyard`, which starts it, sends requests over a pipe and stops it.
+//! It opens only the index that it is told to open, and `toolyard` runs it in a sandbox.
 
-use reqwest as _; // gives object_store its TLS
+use reqwest as _; // enables TLS in object_store
 use std::{
     io::{IsTerminal, Write, stderr, stdin, stdout},
     process::ExitCode,
@@ -10,8 +10,8 @@ use std::{
 use toolyard_lance::{LanceIndex, LanceOptions};
 use toolyard_noteindex::{NoteIndex, serve::serve, wire::PROGRAM};
 
-/// What is written to standard error, from where `toolyard` takes it into its log, unless TOOLYARD_LOG says otherwise.
-/// LanceDB warns with every opening that it guesses the name of a bucket whose provider is ours; the guess is right.
+/// Default log filter for standard error, which `toolyard` copies to its log; TOOLYARD_LOG overrides it. LanceDB warns
+/// on every open that it guesses the bucket name for a custom provider; the guess is right.
 const LOG: &str = "warn,lance_io::object_store=error";
 
 fn main() -> ExitCode {
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     };
     let open = |options| Ok(Arc::new(LanceIndex::new(LanceOptions::of(options))) as Arc<dyn NoteIndex>);
     let served = serve(stdin().lock(), stdout(), runtime.handle(), Box::new(open));
-    // Nobody reads an answer any more. What was being written is left as a version without a tag.
+    // No client is left to read a reply. An unfinished write remains as an untagged version.
     runtime.shutdown_background();
     match served {
         Ok(()) => ExitCode::SUCCESS,
@@ -48,7 +48,7 @@ fn version() -> String {
     format!("{PROGRAM} {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// Where nobody reads it there is nothing more to do.
+/// A failed write needs no report, because nobody reads the output.
 fn say(to: &mut impl Write, text: &str, code: ExitCode) -> ExitCode {
     if writeln!(to, "{text}").is_err() { ExitCode::FAILURE } else { code }
 }

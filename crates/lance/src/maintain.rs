@@ -1,4 +1,4 @@
-//! Upkeep: indexes for what was added, few large files instead of many small ones, no versions that nobody needs.
+//! Maintenance: indexes new rows, compacts small files and removes old versions.
 
 use crate::{
     errors::index_error,
@@ -17,30 +17,30 @@ use lance_index::{
 use lance_linalg::distance::DistanceType;
 use toolyard_noteindex::{IndexResult, IndexSpec, search::vectors::VectorSet};
 
-/// Rows that full text may look through without an index before they are added to it.
+/// Rows that full text may scan without an index before they are added to the index.
 const MAX_UNINDEXED_ROWS: u64 = 1_000;
-/// A file of a table with fewer rows is small,
+/// A fragment with fewer rows counts as small.
 const SMALL_FRAGMENT_ROWS: usize = 2_048;
-/// and a table may have this many of them before they are put together.
+/// Number of small fragments from which on a table is compacted.
 const MAX_SMALL_FRAGMENTS: usize = 24;
-/// Megabytes that building the full-text index may take.
+/// Memory limit for building the full-text index, in megabytes.
 const FTS_BUILD_MB: u64 = 128;
-/// Versions younger than this stay, whatever is pruned: another process may be reading them.
+/// Younger versions are never pruned, because another process may be reading them.
 const KEEP_MINUTES: i64 = 10;
-/// How often old versions are looked for, at most.
+/// Minimum time between two searches for old versions.
 const PRUNE_EVERY: std::time::Duration = std::time::Duration::from_secs(600);
-/// Versions of the chunks, complete or not, before old ones are removed.
+/// Number of versions of the chunks table, complete or not, from which on old ones are removed.
 const MAX_VERSIONS: u64 = 64;
-/// Vectors in a partition of the vector index, about.
+/// Approximate number of vectors per partition of the vector index.
 const ROWS_PER_PARTITION: usize = 1_000;
-/// Vectors that each partition's centre is found with,
+/// Number of vectors per partition with which the partition centres are trained.
 const SAMPLES_PER_PARTITION: usize = 64;
-/// and how often they are gone through, at most.
+/// Maximum number of training iterations.
 const TRAINING_ROUNDS: usize = 12;
-/// A vector index is made from this many chunks on: with fewer there is nothing to cluster.
+/// Minimum number of chunks for a vector index; with fewer there is nothing to cluster.
 const MIN_VECTOR_INDEX_ROWS: usize = 4_096;
 
-/// What a version must have before it is tagged: the indexes, where there are none yet, or none that are whole.
+/// Creates the indexes that a version needs before it is tagged, if they are missing or incomplete.
 pub(crate) async fn before_tagging(options: &LanceOptions, spec: &IndexSpec, tables: &Tables) -> IndexResult<()> {
     let chunks = &tables.chunks;
     let rows = chunks.count_rows().await?;
@@ -60,14 +60,14 @@ pub(crate) async fn before_tagging(options: &LanceOptions, spec: &IndexSpec, tab
     }
 }
 
-/// Whether vectors are more than may be in memory.
+/// Whether the vectors exceed the memory limit.
 fn wants_vector_index(options: &LanceOptions, spec: &IndexSpec, rows: usize) -> bool {
     let is_too_much = VectorSet::bytes(rows as u64, spec.dimensions) > options.vector_memory_bytes;
     spec.dimensions > 0 && is_too_much && rows >= MIN_VECTOR_INDEX_ROWS
 }
 
-/// Whether a version must have an index that is not there though nothing changed: it was damaged, or the configuration
-/// gives vectors less memory now.
+/// Whether a required index is missing although no note changed: it was damaged, or the configuration now gives vectors
+/// less memory.
 pub(crate) async fn lacks_indexes(options: &LanceOptions, spec: &IndexSpec, tables: &Tables) -> IndexResult<bool> {
     let chunks = &tables.chunks;
     let rows = chunks.count_rows().await?;
@@ -77,15 +77,15 @@ pub(crate) async fn lacks_indexes(options: &LanceOptions, spec: &IndexSpec, tabl
             || (wants_vector_index(options, spec, rows) && !chunks.is_indexed("vector").await?)))
 }
 
-/// What makes searches quicker and may take a while: rows that no index covers are indexed, small files are put together.
-/// Done when the version can be searched already; whether it made another one.
+/// Optional work that makes searches faster and may take a while: it indexes uncovered rows and compacts small files.
+/// It runs when the version is already searchable, and returns whether it created a new version.
 pub(crate) async fn upkeep(tables: &Tables) -> IndexResult<bool> {
     let mut changed = false;
     for column in ["terms", "vector"] {
         if tables.chunks.unindexed(column).await?.is_some_and(|rows| rows > MAX_UNINDEXED_ROWS) {
             tables.chunks.index_the_rest().await?;
             changed = true;
-            break; // Both at once.
+            break; // One call covers both columns.
         }
     }
     for table in [&tables.chunks, &tables.files] {
@@ -101,7 +101,7 @@ pub(crate) async fn upkeep(tables: &Tables) -> IndexResult<bool> {
 }
 
 async fn index_terms(table: &Table) -> IndexResult<()> {
-    // The terms are made already, in any script; they are only counted here.
+    // The terms are already tokenized and stemmed, for all scripts, so the index only counts them.
     let params = InvertedIndexParams::default()
         .base_tokenizer("whitespace".to_owned())
         .with_position(false)
@@ -115,8 +115,8 @@ async fn index_terms(table: &Table) -> IndexResult<()> {
 }
 
 async fn index_vectors(table: &Table, rows: usize) -> IndexResult<()> {
-    // Eight bits a dimension and no codebook: nothing to train but the partitions, and as exact as the vectors in memory
-    // are.
+    // Scalar quantisation with 8 bits per dimension needs no codebook. Only the partitions are trained, and the
+    // precision equals that of the vectors in memory.
     let mut partitions = IvfBuildParams::new((rows / ROWS_PER_PARTITION).clamp(16, 8_192));
     partitions.sample_rate = SAMPLES_PER_PARTITION;
     partitions.max_iters = TRAINING_ROUNDS;
@@ -125,7 +125,7 @@ async fn index_vectors(table: &Table, rows: usize) -> IndexResult<()> {
     table.index("vector", IndexType::Vector, &params).await
 }
 
-/// Takes the tags off versions beyond those that are kept, and removes what no version needs.
+/// Removes the tags of surplus versions, and deletes data that no version needs.
 pub(crate) async fn after_tagging(place: &Place, tables: &Tables) -> IndexResult<()> {
     let complete = tags(&tables.chunks).await?;
     let surplus = complete.len().saturating_sub(place.options.keep_versions.max(2));

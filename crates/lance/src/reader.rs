@@ -1,4 +1,4 @@
-//! [`LanceReader`]: one complete version.
+//! [`LanceReader`]: a reader of one complete version.
 
 use crate::{
     errors::{guarded, index_error},
@@ -22,20 +22,20 @@ use toolyard_noteindex::{
     VectorSink, VersionInfo,
 };
 
-/// Rows in one batch of a scan: small, so that a scan takes little memory.
+/// Rows per scan batch: small, to limit memory.
 const SCAN_ROWS: usize = 2_048;
-/// Batches and fragments that are read ahead.
+/// Number of batches and fragments read ahead.
 const READ_AHEAD: usize = 2;
-/// Bytes a scan may hold that were read and not yet decoded.
+/// Maximum size of data that is read but not yet decoded, in bytes.
 const IO_BUFFER: u64 = 32 << 20;
-/// Files that a probe looks at, at most,
+/// Maximum number of files that a probe checks.
 const MAX_PROBED_FILES: usize = 1_000;
-/// and at a time.
+/// Number of files that a probe checks concurrently.
 const PROBES_AT_ONCE: usize = 8;
-/// Partitions of the vector index that are searched, at least.
+/// Minimum number of partitions of the vector index that a search visits.
 const MIN_PROBES: usize = 40;
 
-/// One complete version.
+/// A reader of one complete version.
 pub(crate) struct LanceReader {
     info: VersionInfo,
     chunks: Arc<Dataset>,
@@ -47,9 +47,9 @@ impl LanceReader {
         Self { info, chunks, files }
     }
 
-    /// Looks at the size of every file, reads a row of the first and of the last, and looks for a word: what is missing or
-    /// shortened shows itself before somebody's question finds it, in a few milliseconds. What it opens to do so, the
-    /// question that follows finds open.
+    /// Checks the size of every file, reads a row of the first and of the last fragment, and searches for one word.
+    /// This takes a few milliseconds and detects missing or truncated files before a query does. The probe opens the
+    /// same files that the next query needs, so that query starts warm.
     pub(crate) async fn probe(&self) -> IndexResult<()> {
         let mut word = None;
         for data in [&self.chunks, &self.files] {
@@ -74,13 +74,13 @@ impl LanceReader {
     }
 }
 
-/// The longest word of a row: likely in few others, and so soon looked up.
+/// The longest word of a row: it is probably rare, so its lookup is fast.
 fn rarest(row: &Columns<'_>) -> IndexResult<Option<String>> {
     let terms = row.text("terms")?.iter().flatten().next().unwrap_or_default();
     Ok(terms.split_ascii_whitespace().max_by_key(|term| term.len()).map(str::to_owned))
 }
 
-/// Files with the sizes that the manifest says.
+/// Files and the sizes recorded in the manifest.
 type Sizes = Vec<(Path, u64)>;
 
 fn data_files(data: &Dataset) -> Sizes {
@@ -98,7 +98,7 @@ async fn index_files(data: &Dataset) -> IndexResult<Sizes> {
     Ok(all)
 }
 
-/// Whether the files are there, each as long as it was written.
+/// Checks that the files exist and have their recorded sizes.
 async fn are_whole(data: &Dataset, files: Sizes) -> IndexResult<()> {
     let store = data.object_store(None).await.map_err(index_error)?;
     let looks = files.into_iter().take(MAX_PROBED_FILES).map(|(path, size)| {
@@ -114,7 +114,7 @@ async fn are_whole(data: &Dataset, files: Sizes) -> IndexResult<()> {
     Ok(())
 }
 
-/// Whether the files of a table's indexes are there, as far as their sizes tell.
+/// Whether the index files of a table exist and have their recorded sizes.
 pub(crate) async fn has_whole_indexes(data: &Dataset) -> IndexResult<bool> {
     match are_whole(data, index_files(data).await?).await {
         Ok(()) => Ok(true),
@@ -137,7 +137,7 @@ pub(crate) async fn read_files(files: Arc<Dataset>) -> IndexResult<Vec<FileRow>>
     Ok(all)
 }
 
-/// Goes through some columns of a table, batch by batch.
+/// Scans some columns of a table, batch by batch.
 pub(crate) async fn scan_columns(
     data: Arc<Dataset>,
     columns: &[&str],
@@ -157,9 +157,9 @@ pub(crate) async fn scan_columns(
     Ok(())
 }
 
-/// Some rows in their order.
+/// Reads the given rows, in the same order.
 pub(crate) async fn take(data: &Arc<Dataset>, rows: &[u64], columns: &[&str]) -> IndexResult<RecordBatch> {
-    // A row that is asked for twice is read once.
+    // A row that is requested twice is read once.
     let mut distinct = rows.to_vec();
     distinct.sort_unstable();
     distinct.dedup();
@@ -174,7 +174,7 @@ pub(crate) async fn take(data: &Arc<Dataset>, rows: &[u64], columns: &[&str]) ->
     arrow_select::take::take_record_batch(&batch, &order).map_err(index_error)
 }
 
-/// The rows that were found, with their scores.
+/// The rows of a search and their scores.
 async fn found(scan: Scanner, score: &str, of: fn(f32) -> f32) -> IndexResult<Vec<Found>> {
     let batch = scan.try_into_batch().await.map_err(index_error)?;
     if batch.num_rows() == 0 {
@@ -194,12 +194,12 @@ fn sort_best_first(found: &mut [Found]) {
     found.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.row.cmp(&b.row)));
 }
 
-/// The index of cosines holds vectors of unit length and answers with the square of the distance between them.
+/// The cosine index stores unit vectors and returns the squared distance between them.
 fn cosine_of_index(distance: f32) -> f32 {
     1.0 - distance / 2.0
 }
 
-/// The files of a table that its vector index does not cover; `None` where there is no such index.
+/// The fragments that the vector index does not cover; `None` when there is no vector index.
 async fn beyond_vector_index(data: &Dataset) -> IndexResult<Option<Vec<Fragment>>> {
     let Some(field) = data.schema().field("vector") else { return Ok(None) };
     let indexes = data.load_indices().await.map_err(index_error)?;
@@ -282,8 +282,8 @@ impl IndexReader for LanceReader {
             let Some(rest) = beyond_vector_index(&chunks).await? else {
                 return found(nearest()?, "_distance", |distance| 1.0 - distance).await;
             };
-            // The 8 bits a dimension that the index keeps are exact enough to rank by. Reading the whole vectors of some
-            // hundred candidates takes longer than finding them.
+            // The 8 bits per dimension in the index are exact enough for ranking. Reading the full vectors of a few
+            // hundred candidates would take longer than the search.
             let mut indexed = nearest()?;
             indexed.minimum_nprobes(MIN_PROBES).fast_search();
             let mut all = found(indexed, "_distance", cosine_of_index).await?;
@@ -304,7 +304,7 @@ impl IndexReader for LanceReader {
             return Box::pin(async { Ok(()) });
         }
         Box::pin(async move {
-            // Keys come without their vectors, but not where there is no vector.
+            // `KeysOnly` reads no vectors but returns only rows that have one.
             let (names, filter): (&[&str], _) = match columns {
                 VectorColumns::All => (&["file_id", "hash", "vector"], None),
                 VectorColumns::KeysOnly => (&["file_id", "hash"], Some("vector IS NOT NULL")),

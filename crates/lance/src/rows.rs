@@ -1,4 +1,4 @@
-//! Rows as Arrow batches and back.
+//! Converts rows to Arrow batches and back.
 
 use crate::{errors::index_error, filter::tag_paths};
 use arrow_array::{
@@ -13,13 +13,14 @@ use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, sync::Arc};
 use toolyard_noteindex::{ChunkRow, FileRow, FileState, IndexError, IndexResult, file_id, hash64};
 
-/// Columns that [`chunks_from`] makes chunks of. A row is read by decoding a page of each column, so that twelve columns
+/// The columns from which [`chunks_from`] builds chunks. Reading a row decodes a page of each column, so twelve columns
 /// take three times as long as four.
 pub(crate) fn chunk_columns(has_details: bool) -> &'static [&'static str] {
     if has_details { &DETAILED_COLUMNS } else { &CHUNK_COLUMNS }
 }
 
-/// All short fields of a chunk once more, together. Tables that were made before there was such a column have none.
+/// A column that repeats all short fields of a chunk as one value. Tables created before it was introduced do not have
+/// it.
 const DETAILS: &str = "details";
 const DETAILED_COLUMNS: [&str; 4] = [DETAILS, "chunk_text", "opaque", "terms"];
 const CHUNK_COLUMNS: [&str; 12] = [
@@ -46,7 +47,7 @@ pub(crate) fn has_details(chunks: &Dataset) -> bool {
     chunks.schema().field(DETAILS).is_some()
 }
 
-/// What stands in the column [`DETAILS`], as JSON.
+/// The content of the column [`DETAILS`], as JSON.
 #[derive(Serialize, Deserialize)]
 struct Details<'a> {
     #[serde(borrow)]
@@ -132,7 +133,7 @@ pub(crate) fn file_schema() -> SchemaRef {
     ]))
 }
 
-/// Names a chunk: the same place with the same text has the same name.
+/// The id of a chunk: the same position with the same text has the same id.
 fn chunk_id(row: &ChunkRow) -> String {
     let part = |salt: &[u8]| {
         let place = row.chunk_index.to_le_bytes();
@@ -233,7 +234,7 @@ pub(crate) fn file_batch(rows: &[FileRow]) -> IndexResult<RecordBatch> {
     RecordBatch::try_new(file_schema(), columns).map_err(index_error)
 }
 
-/// Reads the columns of a batch, each by its name and type.
+/// Typed access to the columns of a batch.
 pub(crate) struct Columns<'a>(pub(crate) &'a RecordBatch);
 
 impl<'a> Columns<'a> {
@@ -270,7 +271,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// The floats of one vector; `None` where there is none.
+/// The values of one vector; `None` where the row has none.
 pub(crate) fn vector_at(vectors: &FixedSizeListArray, row: usize) -> Option<&[f32]> {
     if vectors.is_null(row) {
         return None;
@@ -280,7 +281,7 @@ pub(crate) fn vector_at(vectors: &FixedSizeListArray, row: usize) -> Option<&[f3
     values.values().get(row * width..(row + 1) * width)
 }
 
-/// Chunks without their vectors, of either set of [`chunk_columns`].
+/// Chunks without vectors, from either set of [`chunk_columns`].
 pub(crate) fn chunks_from(batch: &RecordBatch) -> IndexResult<Vec<ChunkRow>> {
     let columns = Columns(batch);
     if batch.column_by_name(DETAILS).is_some() {

@@ -1,8 +1,9 @@
-//! Tables in an object store that speaks S3.
+//! Tables in an S3-compatible object store.
 //!
-//! LanceDB's own `aws` feature does the same with Amazon's SDK, a second HTTP stack and a second crypto library: a minute
-//! of every build, for credentials out of profile files. Here they come from the options, the environment, or the machine
-//! (web identity, container, instance), as the `object_store` crate reads them.
+//! LanceDB's own `aws` feature does the same with Amazon's SDK, which brings a second HTTP stack and a second
+//! cryptography library and adds a minute to every build, only to read credentials from profile files. Here credentials
+//! come from the options, the environment or the machine (web identity, container, instance), as the `object_store`
+//! crate reads them.
 
 use lance_io::object_store::{
     DEFAULT_CLOUD_IO_PARALLELISM, ObjectStore, ObjectStoreParams, ObjectStoreProvider, StorageOptions,
@@ -14,10 +15,10 @@ use object_store::{
 use std::{sync::Arc, time::Duration};
 use url::Url;
 
-/// Bytes read at once: a round trip costs more than they do.
+/// Read block size: a round trip costs more than reading this many bytes.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// The name under which an option is kept, so that `region` and `AWS_REGION` are the same one.
+/// The canonical name of an option, so that `region` and `AWS_REGION` are the same option.
 pub(crate) fn canonical(name: &str) -> String {
     let lower = name.to_ascii_lowercase();
     lower.parse::<AmazonS3ConfigKey>().map_or(lower, |key| key.as_ref().to_owned())
@@ -30,7 +31,7 @@ pub(crate) struct S3;
 #[async_trait::async_trait]
 impl ObjectStoreProvider for S3 {
     async fn new_store(&self, place: Url, params: &ObjectStoreParams) -> lance_core::Result<ObjectStore> {
-        // Whichever part of the program comes first sets the crypto library that all use.
+        // The cryptography provider is process-wide; an error means that one is already installed.
         let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
         let options = StorageOptions::new(params.storage_options().cloned().unwrap_or_default());
         let retries = RetryConfig {
@@ -40,7 +41,7 @@ impl ObjectStoreProvider for S3 {
         };
         let mut builder = AmazonS3Builder::from_env()
             .with_retry(retries)
-            // Two writers must not both believe that they made the same version.
+            // Two writers must not both succeed in creating the same version.
             .with_copy_if_not_exists(S3CopyIfNotExists::Multipart);
         for (key, value) in &options.0 {
             if let Ok(key) = key.to_ascii_lowercase().parse::<AmazonS3ConfigKey>() {
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
     use toolyard_noteindex::storage::OPTIONS;
 
-    /// Options of Lance's own, beside those of the object store.
+    /// Lance's own options, which the object store does not know.
     const OWN_OPTIONS: [&str; 4] = ["block_size", "client_max_retries", "client_retry_timeout", "download_retry_count"];
 
     #[test]

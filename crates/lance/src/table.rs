@@ -1,7 +1,7 @@
-//! [`Table`]: one of LanceDB's tables, as the writer leaves it.
+//! [`Table`]: a LanceDB table at its latest written version.
 //!
-//! LanceDB keeps a table as a Lance dataset in a folder `<name>.lance`; this is that folder, worked with by Lance itself.
-//! Other programs open it with LanceDB (`make lancedb` shows that they can).
+//! LanceDB stores a table as a Lance dataset in a folder `<name>.lance`. This type accesses that folder through Lance
+//! directly. Other programs can open it with LanceDB (`make lancedb` verifies that).
 
 use crate::errors::index_error;
 use arrow_array::{RecordBatch, RecordBatchIterator};
@@ -19,7 +19,7 @@ use lance_index::{IndexParams, IndexType, optimize::OptimizeOptions};
 use std::sync::{Arc, PoisonError, RwLock};
 use toolyard_noteindex::{IndexError, IndexResult};
 
-/// A table at the version it was opened at or last written to. Copies share that version.
+/// A table at the version at which it was opened or last written. Clones share that version.
 #[derive(Clone)]
 pub(crate) struct Table(Arc<RwLock<Arc<Dataset>>>);
 
@@ -28,12 +28,13 @@ impl Table {
         Self(Arc::new(RwLock::new(Arc::new(data))))
     }
 
-    /// What the table holds.
+    /// The dataset at the current version.
     pub(crate) fn dataset(&self) -> Arc<Dataset> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The table as a write begins. One writes at a time (`Turn`), so what comes back by `stands_at` lost nothing.
+    /// A copy of the dataset for a write. There is one writer at a time (`Turn`), so storing the result with
+    /// `stands_at` loses no other write.
     fn to_write(&self) -> Dataset {
         self.dataset().as_ref().clone()
     }
@@ -54,7 +55,7 @@ impl Table {
         self.write(batch, WriteMode::Append).await
     }
 
-    /// What was there is not in the next version.
+    /// Replaces the content of the table in a new version.
     pub(crate) async fn overwrite(&self, batch: RecordBatch) -> IndexResult<()> {
         self.write(batch, WriteMode::Overwrite).await
     }
@@ -76,7 +77,7 @@ impl Table {
         Ok(())
     }
 
-    /// Notes something about the table; a version of its own.
+    /// Sets a configuration value of the table, which creates a new version.
     pub(crate) async fn configure(&self, key: &str, value: &str) -> IndexResult<()> {
         let mut data = self.to_write();
         data.update_config([(key, value)]).await.map_err(index_error)?;
@@ -84,7 +85,7 @@ impl Table {
         Ok(())
     }
 
-    /// Makes an old version the newest.
+    /// Makes an old version the newest one.
     pub(crate) async fn restore(&self, version: u64) -> IndexResult<()> {
         let mut data = self.dataset().checkout_version(version).await.map_err(index_error)?;
         data.restore().await.map_err(index_error)?;
@@ -99,7 +100,7 @@ impl Table {
         Ok(())
     }
 
-    /// Whether a column has an index. Opens none.
+    /// Whether a column has an index. This does not open the index.
     pub(crate) async fn is_indexed(&self, column: &str) -> IndexResult<bool> {
         Ok(index_name(&self.dataset(), column).await?.is_some())
     }
@@ -114,7 +115,7 @@ impl Table {
         Ok(())
     }
 
-    /// Rows that the index of a column does not cover; `None` when there is no index.
+    /// Number of rows that the index of a column does not cover; `None` when there is no index.
     pub(crate) async fn unindexed(&self, column: &str) -> IndexResult<Option<u64>> {
         let data = self.dataset();
         let Some(name) = index_name(&data, column).await? else { return Ok(None) };
@@ -126,7 +127,7 @@ impl Table {
         }
     }
 
-    /// Adds rows that no index covers to the indexes.
+    /// Adds uncovered rows to the indexes.
     pub(crate) async fn index_the_rest(&self) -> IndexResult<()> {
         let mut data = self.to_write();
         data.optimize_indices(&OptimizeOptions::merge(1)).await.map_err(index_error)?;
@@ -134,7 +135,7 @@ impl Table {
         Ok(())
     }
 
-    /// Puts small files together, up to this many rows.
+    /// Compacts small files into fragments of up to this many rows.
     pub(crate) async fn compact(&self, rows: usize) -> IndexResult<()> {
         let mut data = self.to_write();
         let options = CompactionOptions { target_rows_per_fragment: rows, ..CompactionOptions::default() };
@@ -143,8 +144,8 @@ impl Table {
         Ok(())
     }
 
-    /// Removes versions that are older and have no tag, and files that no version names: whoever writes has the lock, so
-    /// they belong to writers that died.
+    /// Removes untagged versions that are older than this, and files that no version refers to. The caller holds the
+    /// write lock, so such files belong to writers that died.
     pub(crate) async fn prune(&self, minutes: i64) -> IndexResult<()> {
         let older = TimeDelta::minutes(minutes);
         self.dataset().cleanup_old_versions(older, Some(true), Some(false)).await.map_err(index_error)?;
@@ -159,7 +160,7 @@ async fn index_name(data: &Dataset, column: &str) -> IndexResult<Option<String>>
     Ok(indexes.iter().find(|index| index.fields == [field.id]).map(|index| index.name.clone()))
 }
 
-/// One batch, as writes take it.
+/// One batch in the form that writes need.
 pub(crate) fn batches(batch: RecordBatch) -> RecordBatchIterator<std::iter::Once<Result<RecordBatch, ArrowError>>> {
     let schema = batch.schema();
     RecordBatchIterator::new(std::iter::once(Ok(batch)), schema)

@@ -1,4 +1,4 @@
-//! The two tables: how they are opened, what their tags mean, which specification a version was made with.
+//! The two tables: how they are opened, what their tags mean, and which specification a version was built with.
 
 use crate::{
     errors::index_error,
@@ -25,20 +25,20 @@ use toolyard_noteindex::{IndexError, IndexResult, IndexSpec, VersionInfo, names:
 
 pub(crate) const CHUNKS: &str = "obsidian_chunks";
 pub(crate) const FILES: &str = "obsidian_files";
-/// Tags of complete versions begin so; the generation follows.
+/// Prefix of the tags of complete versions; the generation follows.
 const TAG: &str = "complete-";
-/// The key under which a table's configuration keeps what it was made with.
+/// Configuration key that stores the index specification.
 const SPEC_KEY: &str = "toolyard.spec";
-/// The key under which a version that was gone back to keeps when it was first complete: `<version>:<milliseconds>`. It
-/// holds for that version alone; those written later on top of it have the key too.
+/// Configuration key that stores when a restored version was first completed: `<version>:<milliseconds>`. The value
+/// applies to that version only; versions written later inherit the key.
 const COMPLETED_KEY: &str = "toolyard.completed";
-/// The share of the caches that indexes get; the rest is for metadata of files.
+/// The share of the caches for indexes, in quarters; the rest is for file metadata.
 const INDEX_CACHE_SHARE: u64 = 3;
-/// How often what a finishing job changed meanwhile is looked at again,
+/// Maximum number of attempts to read tables that a finishing job changes concurrently.
 const MAX_LOOKS: usize = 8;
-/// on an object store, where damage and change cannot be told apart so cheaply,
+/// The same for an object store, where damage and concurrent change cannot be distinguished cheaply.
 const MAX_REMOTE_LOOKS: usize = 2;
-/// and how long after the look before.
+/// Delay between two attempts.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// The name of a generation's tag.
@@ -46,16 +46,16 @@ pub(crate) fn tag_of(generation: u64) -> String {
     format!("{TAG}{generation:012}")
 }
 
-/// The place where the tables lie. Nothing is opened before it is needed.
+/// The location of the tables. Nothing is opened before it is needed.
 pub(crate) struct Place {
     pub(crate) options: LanceOptions,
-    /// The folder of the tables, where they lie on this machine.
+    /// The folder of the tables, if they are local.
     folder: Option<PathBuf>,
     session: OnceLock<Arc<Session>>,
     pruned: Mutex<Option<Instant>>,
 }
 
-/// A table that is there, or why not.
+/// The result of opening a table.
 pub(crate) enum Opened {
     Missing,
     There(Table),
@@ -67,7 +67,7 @@ impl Place {
         Self { options, folder, session: OnceLock::new(), pruned: Mutex::default() }
     }
 
-    /// The caches, and how places are reached; both tables share them.
+    /// The caches and object stores, shared by both tables.
     fn session(&self) -> Arc<Session> {
         let session = self.session.get_or_init(|| {
             let cache = self.options.cache_bytes;
@@ -79,7 +79,7 @@ impl Place {
         session.clone()
     }
 
-    /// How the place of the tables is reached.
+    /// The parameters for accessing the location.
     fn store_params(&self) -> ObjectStoreParams {
         let options = &self.options.storage_options;
         let accessor = || Arc::new(StorageOptionsAccessor::with_static_options(options.clone()));
@@ -89,21 +89,21 @@ impl Place {
         }
     }
 
-    /// Where LanceDB keeps a table of this name.
+    /// The URI of a table.
     fn uri(&self, name: &str) -> String {
         match &self.folder {
-            // Whole, so that LanceDB finds nothing in it to work out in its own way.
+            // An absolute path leaves nothing for LanceDB to resolve differently.
             Some(folder) => folder.join(format!("{name}.lance")).display().to_string(),
             None => format!("{}/{name}.lance", self.options.uri.trim_end_matches('/')),
         }
     }
 
-    /// Makes the folder of the tables, if they lie on this machine, so that the user alone can look into it.
+    /// Creates the folder of local tables, accessible only to the user.
     pub(crate) fn make_private(&self) -> IndexResult<()> {
         self.folder.as_deref().map_or(Ok(()), private_folder).map_err(index_error)
     }
 
-    /// Whether old versions were last looked for long enough ago; notes that they are now.
+    /// Whether the last pruning is long enough ago; if so, records the current time as the last pruning.
     pub(crate) fn is_time_to_prune(&self, every: Duration) -> bool {
         let mut pruned = self.pruned.lock().unwrap_or_else(PoisonError::into_inner);
         let is_time = pruned.is_none_or(|at| at.elapsed() >= every);
@@ -113,12 +113,12 @@ impl Place {
         is_time
     }
 
-    /// The folder of a table, where it lies on this machine.
+    /// The folder of a table, if it is local.
     fn local(&self, name: &str) -> Option<PathBuf> {
         self.folder.as_ref().map(|folder| folder.join(format!("{name}.lance")))
     }
 
-    /// The newest complete generation. On this machine a look at the names of the tags is enough.
+    /// The newest complete generation. For local tables the file names of the tags suffice.
     pub(crate) async fn generation(&self) -> IndexResult<Option<u64>> {
         if let Some(generations) = self.local_generations() {
             return Ok(generations.last().copied());
@@ -127,7 +127,7 @@ impl Place {
         Ok(tags(&chunks).await?.pop_last().map(|(generation, _)| generation))
     }
 
-    /// The complete generations by the names of the tags; `None` where they do not lie on this machine.
+    /// The complete generations by the file names of the tags; `None` for an object store.
     fn local_generations(&self) -> Option<BTreeSet<u64>> {
         let names = std::fs::read_dir(self.local(CHUNKS)?.join("_refs").join("tags"));
         let generation = |entry: std::fs::DirEntry| {
@@ -136,8 +136,8 @@ impl Place {
         Some(names.into_iter().flatten().flatten().filter_map(generation).collect())
     }
 
-    /// Looks at the tables, and again where it failed and versions came or went meanwhile: what a finishing job takes away
-    /// between two looks of one reader is no damage.
+    /// Runs a read, and repeats it if it reports damage while versions came or went. What a finishing job removes
+    /// between two steps of a reader is not damage.
     pub(crate) async fn steadily<T, F: Future<Output = IndexResult<T>>>(&self, look: impl Fn() -> F) -> IndexResult<T> {
         let most = if self.folder.is_some() { MAX_LOOKS } else { MAX_REMOTE_LOOKS };
         for _ in 1..most {
@@ -153,14 +153,14 @@ impl Place {
 
     pub(crate) async fn open(&self, name: &str) -> IndexResult<Opened> {
         if self.local(name).is_some_and(|folder| !folder.exists()) {
-            // Where nothing lies there is nothing to start LanceDB for.
+            // When the folder does not exist, LanceDB need not be started.
             return Ok(Opened::Missing);
         }
         let open = DatasetBuilder::from_uri(self.uri(name)).with_session(self.session());
         match open.with_store_params(self.store_params()).load().await {
             Ok(data) => Ok(Opened::There(Table::new(data))),
             Err(Error::DatasetNotFound { .. }) => {
-                // A folder whose manifests are gone is not the same as no folder.
+                // A folder whose manifests are missing is damaged, unlike a folder that does not exist.
                 if self.leftovers(name) {
                     return Err(IndexError::Corrupted(format!("the table {name} has no manifest")));
                 }
@@ -170,14 +170,14 @@ impl Place {
         }
     }
 
-    /// Whether data of a table lies there without a manifest that names it; known for local folders only.
+    /// Whether a local table has data and tags but no manifest. This is known for local folders only.
     fn leftovers(&self, name: &str) -> bool {
         let Some(table) = self.local(name) else { return false };
         std::fs::read_dir(table.join("data")).is_ok_and(|mut entries| entries.next().is_some())
             && std::fs::read_dir(table.join("_refs").join("tags")).is_ok_and(|mut tags| tags.next().is_some())
     }
 
-    /// Throws both tables away.
+    /// Deletes both tables.
     pub(crate) async fn discard(&self) -> IndexResult<()> {
         for name in [FILES, CHUNKS] {
             self.remove(name).await?;
@@ -185,7 +185,7 @@ impl Place {
         Ok(())
     }
 
-    /// Removes a table with all that lies in its folder, if it is there.
+    /// Deletes a table and everything in its folder, if it exists.
     async fn remove(&self, name: &str) -> IndexResult<()> {
         if let Some(folder) = self.local(name) {
             if folder.exists() {
@@ -202,8 +202,8 @@ impl Place {
         }
     }
 
-    /// An empty table with this schema in the place of whatever is there. Complete versions stay readable, unless what is
-    /// there cannot even be opened; then it goes.
+    /// Creates an empty table with this schema, or empties the existing one. Complete versions stay readable, unless
+    /// the existing table cannot be opened; then it is deleted.
     pub(crate) async fn empty(&self, name: &str, dimensions: Option<usize>) -> IndexResult<Table> {
         let schema = dimensions.map_or_else(file_schema, |dimensions| chunk_schema(dimensions, true));
         let empty = RecordBatch::new_empty(schema);
@@ -211,7 +211,7 @@ impl Place {
             Ok(Opened::There(table)) => match table.overwrite(empty.clone()).await {
                 Ok(()) => return Ok(table),
                 Err(IndexError::Corrupted(_)) => {}
-                // A full disk is no reason to throw anything away.
+                // An error such as a full disk must not delete anything.
                 Err(other) => return Err(other),
             },
             Ok(Opened::Missing) | Err(IndexError::Corrupted(_)) => {}
@@ -225,7 +225,7 @@ impl Place {
         };
         match Dataset::write(batches(empty), self.uri(name).as_str(), Some(params)).await {
             Ok(made) => Ok(Table::new(made)),
-            // Nothing was there to be damaged: it is the bucket that is missing.
+            // Nothing existed that could be damaged, so the bucket itself is missing.
             Err(error @ Error::NotFound { .. }) if self.folder.is_none() => {
                 Err(IndexError::Unavailable(error.to_string()))
             }
@@ -234,7 +234,7 @@ impl Place {
     }
 }
 
-/// The folder that a place names, where it is one on this machine. The same folder wherever the program is started from.
+/// The local folder of a URI, as an absolute path, so that it does not depend on the working directory.
 fn local_folder(uri: &str) -> Option<PathBuf> {
     let folder = match uri.split_once("://") {
         None => PathBuf::from(uri),
@@ -248,7 +248,7 @@ fn local_folder(uri: &str) -> Option<PathBuf> {
 pub(crate) async fn tags(table: &Table) -> IndexResult<BTreeMap<u64, u64>> {
     let data = table.dataset();
     let mut looks = 1;
-    // They are listed and then read one by one; one that is taken off between the two is no damage.
+    // Lance lists the tags and then reads them one by one. A tag that is removed in between is not damage.
     let tags = loop {
         match data.tags().list().await {
             Err(error) if error.is_not_found() && looks < MAX_LOOKS => {
@@ -263,7 +263,7 @@ pub(crate) async fn tags(table: &Table) -> IndexResult<BTreeMap<u64, u64>> {
     Ok(known.collect())
 }
 
-/// Puts a generation's tag on a version, wherever it was before.
+/// Sets a generation's tag to a version, and moves it if it exists.
 pub(crate) async fn set_tag(table: &Table, generation: u64, version: u64) -> IndexResult<()> {
     let name = tag_of(generation);
     let data = table.dataset();
@@ -284,24 +284,24 @@ pub(crate) async fn drop_tag(table: &Table, generation: u64) -> IndexResult<()> 
     tags.delete(&tag_of(generation)).await.map_err(index_error)
 }
 
-/// What a version of the chunks was made with.
+/// The specification that a version of the chunks was built with.
 pub(crate) fn spec_of(dataset: &Dataset) -> Option<IndexSpec> {
     serde_json::from_str(dataset.config().get(SPEC_KEY)?).ok()
 }
 
-/// Notes what the table is made with; a version of its own.
+/// Stores the specification of the table, which creates a new version.
 pub(crate) async fn set_spec(table: &Table, spec: &IndexSpec) -> IndexResult<()> {
     let text = serde_json::to_string(spec).map_err(index_error)?;
     table.configure(SPEC_KEY, &text).await
 }
 
-/// Notes when the version that the table was made again was complete; a version of its own.
+/// Stores when the restored version was first completed, which creates a new version.
 pub(crate) async fn set_completed(table: &Table, at: Timestamp) -> IndexResult<()> {
     let next = table.version() + 1;
     table.configure(COMPLETED_KEY, &format!("{next}:{}", at.as_millisecond())).await
 }
 
-/// When a version of the chunks was complete. One that was gone back to is older than its table says.
+/// When a version of the chunks was completed. A restored version is older than its table version says.
 pub(crate) fn completed_at(chunks: &Dataset) -> Timestamp {
     let version = chunks.version();
     let noted = || {
@@ -312,7 +312,7 @@ pub(crate) fn completed_at(chunks: &Dataset) -> Timestamp {
     Timestamp::from_millisecond(millis).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// What is known of a complete version.
+/// Information about a complete version.
 pub(crate) async fn info(generation: u64, chunks: &Dataset, files: &Dataset) -> IndexResult<VersionInfo> {
     let spec = spec_of(chunks).ok_or_else(|| IndexError::Corrupted("it does not say how it was made".to_owned()))?;
     Ok(VersionInfo {

@@ -1,6 +1,6 @@
-//! [`LanceWriter`]: writes the next version. Every write is a version of its own that nobody looks at until the tags are
-//! set. The order of writes within a batch is such that a file is either as before, as after, or unknown, and then
-//! indexed again.
+//! [`LanceWriter`]: writes the next version. Every write creates a version that no reader uses until it is tagged. The
+//! order of writes within a batch ensures that after a crash a file is in its old state, in its new state, or unknown
+//! and indexed again.
 
 use crate::{
     errors::guarded,
@@ -23,9 +23,9 @@ use toolyard_noteindex::{
     BoxFuture, ChunkRow, FileRow, IndexResult, IndexSpec, IndexWriter, Start, VersionInfo, WriteBatch, file_id,
 };
 
-/// Ids in one delete: a longer list is slower to parse than two deletes.
+/// Maximum number of ids in one delete: a longer list is slower to parse than two deletes.
 const DELETE_IDS: usize = 1_000;
-/// Vectors that are fetched at a time.
+/// Number of vectors fetched at a time.
 const FETCH: usize = 2_048;
 
 /// Writes the next version.
@@ -33,13 +33,13 @@ pub(crate) struct LanceWriter {
     place: Arc<Place>,
     spec: IndexSpec,
     tables: Tables,
-    /// The chunks as they were when this began: what is deleted meanwhile still has its vectors here.
+    /// The chunks when the writer was opened. Chunks deleted since then still have their vectors here.
     before: Arc<Dataset>,
-    /// Where the vectors of `before` are by their hashes, sorted.
+    /// Hashes and rows of the vectors of `before`, sorted by hash.
     hashes: OnceCell<Vec<(u64, u64)>>,
-    /// The files as they were when this began.
+    /// The files when the writer was opened.
     files_before: Arc<Dataset>,
-    /// Files that may have rows, in either table; not looked for before something is written.
+    /// Files that may have rows in one of the tables; loaded on the first write.
     present: Option<HashSet<u64>>,
     changed: bool,
     _turn: Turn,
@@ -88,7 +88,7 @@ impl LanceWriter {
     }
 }
 
-/// The tables as the last writer left them, if they were made with the same embedder, and whether anything in them is not
+/// The tables as the last writer left them, if the embedder is the same, and whether they contain changes that are not
 /// part of a complete version.
 async fn continued(place: &Place, spec: &IndexSpec) -> IndexResult<Option<(Tables, bool)>> {
     let (Opened::There(chunks), Opened::There(files)) = (place.open(CHUNKS).await?, place.open(FILES).await?) else {
@@ -107,8 +107,8 @@ async fn continued(place: &Place, spec: &IndexSpec) -> IndexResult<Option<(Table
     Ok(Some((tables, !complete)))
 }
 
-/// Empty tables. Files go first: chunks that no file names are removed when their file is indexed, but files whose chunks
-/// are gone would be taken for indexed.
+/// Creates empty tables. The files are emptied first: chunks without a file record are removed when their file is
+/// indexed, but file records without chunks would pass for indexed.
 async fn anew(place: &Place, spec: &IndexSpec) -> IndexResult<Tables> {
     let files = place.empty(FILES, None).await?;
     let chunks = place.empty(CHUNKS, Some(spec.dimensions)).await?;
@@ -116,7 +116,7 @@ async fn anew(place: &Place, spec: &IndexSpec) -> IndexResult<Tables> {
     Ok(Tables { chunks, files })
 }
 
-/// The files that have rows in any of the tables.
+/// The ids of the files that have rows in any of the tables.
 async fn files_in(tables: [Arc<Dataset>; 2]) -> IndexResult<HashSet<u64>> {
     let mut present = HashSet::new();
     for data in tables {
@@ -130,16 +130,16 @@ async fn files_in(tables: [Arc<Dataset>; 2]) -> IndexResult<HashSet<u64>> {
     Ok(present)
 }
 
-/// Makes what the tables hold now the newest complete version.
+/// Tags the current content of the tables as the newest complete version.
 pub(crate) async fn tag(tables: &Tables) -> IndexResult<VersionInfo> {
     let Tables { chunks, files } = tables;
-    // The table's own version only ever grows, also over rollbacks. Where only the files changed it would be that of the
-    // version before.
+    // The table's version always grows, even across rollbacks. When only the files changed, it equals that of the
+    // previous generation, so the next number is used.
     let newest = tags(chunks).await?.into_keys().next_back();
     let version = chunks.version();
     let generation = version.max(newest.map_or(0, |newest| newest + 1));
     set_tag(files, generation, files.version()).await?;
-    // This one makes it current.
+    // This tag makes the version current.
     set_tag(chunks, generation, version).await?;
     tables::info(generation, &chunks.dataset(), &files.dataset()).await
 }
@@ -216,14 +216,14 @@ impl IndexWriter for LanceWriter {
                 None => guarded(files_in([self.before.clone(), self.files_before.clone()])).await?,
             };
             let named: Vec<u64> = batch.files.iter().chain(&batch.touched).map(|file| file_id(&file.path)).collect();
-            // Only those that may have rows are worth a delete.
+            // Only files that may have rows need a delete.
             let concerned: HashSet<u64> = named
                 .iter()
                 .copied()
                 .chain(batch.removed.iter().map(|path| file_id(path)))
                 .filter(|id| present.contains(id))
                 .collect();
-            // Whatever becomes of the write, these may have rows now.
+            // Even if the write fails, these files may have rows now.
             present.extend(named);
             self.present = Some(present);
             guarded(put(self.tables.clone(), batch, concerned, self.spec.dimensions)).await
@@ -241,15 +241,15 @@ impl IndexWriter for LanceWriter {
             match maintain::upkeep(&self.tables).await {
                 Ok(false) => {}
                 Ok(true) => {
-                    // The same content once more, in better order: it takes the place of the version just tagged.
+                    // The compacted version has the same content, so it replaces the version that was just tagged.
                     let first = std::mem::replace(&mut info, tag(&self.tables).await?).generation;
                     drop_tag(&self.tables.chunks, first).await?;
                     drop_tag(&self.tables.files, first).await?;
                 }
-                Err(error) => tracing::warn!(%error, "the index could not be put in order; it is searched as it is"),
+                Err(error) => tracing::warn!(%error, "the index could not be compacted; it is searched as it is"),
             }
             if let Err(error) = maintain::after_tagging(&self.place, &self.tables).await {
-                // Old versions take room and do no harm.
+                // Old versions only take space.
                 tracing::warn!(%error, "old versions of the index could not be removed");
             }
             Ok(info)

@@ -1,13 +1,15 @@
-//! What an index of notes is, whichever program keeps it: rows, the index traits, vectors in memory, the search over both,
-//! and the protocol between `toolyard` and `toolyard-index`.
+//! The abstraction of a note index, independent of the program that stores it: rows, index traits, in-memory vectors,
+//! the search over both, and the protocol between `toolyard` and `toolyard-index`.
 //!
-//! A writer works where no reader looks. Only [`IndexWriter::complete`] makes a version, all at once; a writer that is
-//! killed leaves the last complete version as it was, and what it had written is there for the next one to go on with.
+//! A writer's changes are invisible to readers. Only [`IndexWriter::complete`] publishes a version, atomically. A
+//! writer that is killed leaves the last complete version unchanged, and the next writer continues from what it had
+//! written.
 //!
-//! `toolyard` holds a [`remote::RemoteIndex`]; `toolyard-index` runs [`serve::serve`] over LanceDB. Both sides of the pipe
-//! run the same [`search`], so an answer does not depend on where the index lies.
+//! `toolyard` holds a [`remote::RemoteIndex`]; `toolyard-index` runs [`serve::serve`] over LanceDB. Both sides of the
+//! pipe run the same [`search`], so the result does not depend on where the index is stored.
 //!
-//! Knows no notes, embedders, tools or LanceDB, and puts up no walls: how the program is started is given to it.
+//! This crate knows no notes, embedders, tools or LanceDB. It does no sandboxing: the caller provides the command that
+//! starts the program.
 
 mod index;
 pub mod memory;

@@ -1,5 +1,5 @@
-//! [`MemoryIndex`]: an index that lives in this process. It stands in while the index program is missing, and serves
-//! evaluations and tests; the contract suite holds it and LanceDB's to the same behaviour.
+//! [`MemoryIndex`]: an in-process index. It serves while the index program is missing, and in evaluations and tests.
+//! The contract suite checks that it behaves like the LanceDB index.
 
 use crate::{
     BoxFuture, ChunkFilter, ChunkRow, FileRow, Found, IndexError, IndexReader, IndexResult, IndexSpec, IndexWriter,
@@ -14,34 +14,35 @@ use std::{
     time::SystemTime,
 };
 
-/// BM25: how quickly repetition stops counting,
+/// BM25's term saturation parameter.
 const K1: f32 = 1.2;
-/// and how much the length of a chunk matters.
+/// BM25's length normalisation parameter.
 const B: f32 = 0.75;
 
-/// Complete versions that are kept.
+/// Number of complete versions that are kept.
 const KEEP_VERSIONS: usize = 5;
-/// Generations of an index that stands in for another begin here, so that they are never taken for the other's.
+/// First generation number of a stand-in index, so that its generations are never confused with those of the index
+/// program.
 const STAND_IN_GENERATIONS: u64 = 1 << 63;
-/// The file of an index that is kept in a folder.
+/// The file of an index that is persisted in a folder.
 const FILE: &str = "notes.memory/versions.bin";
 
-/// An index that lives in this process.
+/// An in-process index.
 #[derive(Default)]
 pub struct MemoryIndex(Arc<Mutex<Shared>>);
 
 #[derive(Default)]
 struct Shared {
-    /// Where complete versions are kept, and when that file was written as far as it was read.
+    /// The file of complete versions, and its modification time when it was last read.
     file: Option<(PathBuf, Option<SystemTime>)>,
     versions: Vec<Arc<MemoryVersion>>,
-    /// What the last writer left: the files by path, with their chunks.
+    /// The state of the last writer: files by path, with their chunks.
     draft: Draft,
     writing: bool,
     last_generation: u64,
 }
 
-/// What is kept in a file: versions, oldest first, with their generation and time.
+/// The persisted versions, oldest first, with generation and time.
 type Kept = Vec<(u64, Timestamp, Draft)>;
 
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -61,18 +62,18 @@ struct MemoryVersion {
 }
 
 impl MemoryIndex {
-    /// An empty one.
+    /// An empty index.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty one that stands in for another index.
+    /// An empty index that stands in for another one.
     pub(crate) fn standing_in() -> Self {
         Self(Arc::new(Mutex::new(Shared { last_generation: STAND_IN_GENERATIONS, ..Shared::default() })))
     }
 
-    /// One whose complete versions are kept in a folder: for tests of programs that are stopped and started. It is read
-    /// and written whole.
+    /// An index whose complete versions are persisted in a folder, for tests that stop and restart programs. The file
+    /// is read and written as a whole.
     pub fn kept_in(folder: &Path) -> Self {
         Self(Arc::new(Mutex::new(Shared { file: Some((folder.join(FILE), None)), ..Shared::default() })))
     }
@@ -85,7 +86,7 @@ impl MemoryIndex {
 }
 
 impl Shared {
-    /// Reads the file again if another process wrote it.
+    /// Reads the file again if another process has written it.
     fn catch_up(&mut self) {
         let Some((path, read)) = self.file.as_mut().filter(|_| !self.writing) else { return };
         let written = std::fs::metadata(&*path).and_then(|meta| meta.modified()).ok();
@@ -100,7 +101,7 @@ impl Shared {
         self.draft = self.versions.last().map(|version| version.draft.clone()).unwrap_or_default();
     }
 
-    /// Writes the versions to the file, whole or not at all.
+    /// Writes the versions to the file atomically.
     fn keep(&mut self) -> IndexResult<()> {
         let Some((path, read)) = &mut self.file else { return Ok(()) };
         let unavailable = |e: &dyn std::fmt::Display| IndexError::Unavailable(e.to_string());
@@ -170,7 +171,7 @@ impl NoteIndex for MemoryIndex {
     }
 }
 
-/// The index, and the chunks as they were when this began.
+/// The index, and the chunks as they were when the writer was opened.
 struct MemoryWriter(Arc<Mutex<Shared>>, Vec<Arc<ChunkRow>>);
 
 impl MemoryWriter {
@@ -376,7 +377,7 @@ fn best(mut found: Vec<Found>, limit: usize) -> Vec<Found> {
     found
 }
 
-/// The cosine of the angle between two vectors.
+/// The cosine similarity of two vectors.
 pub fn cosine(a: &[f32], b: &[f32]) -> f32 {
     let (mut dot, mut left, mut right) = (0.0, 0.0, 0.0);
     for (x, y) in a.iter().zip(b) {

@@ -1,72 +1,72 @@
-//! What an index keeps: chunks with their words and vectors, files with their state, versions, filters and errors. Plain
-//! data that also crosses the pipe between the two programs.
+//! The data of an index: chunks with terms and vectors, file records, versions, filters and errors. These are plain
+//! types that are also sent over the pipe between the two programs.
 
 use crate::names::tag_matches;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What an index is made with. Vectors of different embedders cannot be compared, so a change means a new table.
+/// How an index was built. Vectors of different embedders cannot be compared, so a new embedder requires a new table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexSpec {
-    /// Names the embedder and its model exactly; empty for full text only.
+    /// Identifies the embedder and its model; empty for full text only.
     pub embedder: String,
-    /// Length of a vector; 0 where there are none.
+    /// Number of dimensions of a vector; 0 without vectors.
     pub dimensions: usize,
-    /// How notes were cut. Files indexed with another recipe are indexed again.
+    /// How notes are split into chunks. Files indexed with another recipe are indexed again.
     pub recipe: String,
 }
 
 impl IndexSpec {
-    /// Whether rows of the two can stand in one table.
+    /// Whether rows of both can be stored in one table.
     pub fn shares_table(&self, other: &IndexSpec) -> bool {
         self.embedder == other.embedder && self.dimensions == other.dimensions
     }
 }
 
-/// One chunk as it is kept.
+/// A stored chunk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChunkRow {
-    /// The file, as a vault path.
+    /// The vault path of the file.
     pub source_file: String,
-    /// Which chunk of the file, from 0.
+    /// Index of the chunk in its file, from 0.
     pub chunk_index: u32,
-    /// The headings it stands under.
+    /// The headings above the chunk.
     pub section: Option<String>,
-    /// First byte in the file.
+    /// Offset of the first byte in the file.
     pub start: u64,
-    /// The byte after the last.
+    /// Offset after the last byte.
     pub end: u64,
-    /// What is shown.
+    /// The displayed text.
     pub text: String,
-    /// Code, comments and properties: searched by words, not shown as the chunk's text.
+    /// Code, comments and properties: searchable, but not displayed as the chunk's text.
     pub opaque: String,
-    /// The terms that full text counts, with a space after each.
+    /// The full-text terms, each followed by a space.
     pub terms: String,
     /// The note's tags.
     pub tags: Vec<String>,
     /// The note's date as written (`2024-03-05`).
     pub date: Option<String>,
-    /// The day that date filters compare: the note's date, else when it was last changed.
+    /// The day used by date filters: the note's date, otherwise the day of its last change.
     pub day: i32,
-    /// Names what was embedded: chunks with the same hash have the same vector.
+    /// Hash of the embedded text: chunks with the same hash have the same vector.
     pub hash: u64,
-    /// The vector; absent where none could be made.
+    /// The vector; `None` where the chunk could not be embedded.
     pub vector: Option<Vec<f32>>,
 }
 
 impl ChunkRow {
-    /// Names the file in a column of numbers.
+    /// The [`file_id`] of the chunk's file.
     pub fn file_id(&self) -> u64 {
         file_id(&self.source_file)
     }
 }
 
-/// Names a file in a column of numbers.
+/// A 64-bit id of a file, derived from its path.
 pub fn file_id(path: &str) -> u64 {
     hash64(&[path.as_bytes()])
 }
 
-/// The first 64 bits of SHA-256 over the parts, each with its length.
+/// The first 64 bits of SHA-256 over the parts, each prefixed with its length.
 pub fn hash64(parts: &[&[u8]]) -> u64 {
     use sha2::{Digest, Sha256};
     let mut hasher = Sha256::new();
@@ -77,22 +77,22 @@ pub fn hash64(parts: &[&[u8]]) -> u64 {
     hasher.finalize().iter().take(8).fold(0, |value, byte| (value << 8) | u64::from(*byte))
 }
 
-/// What became of a file.
+/// The indexing state of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileState {
-    /// Its chunks can be found.
+    /// Its chunks are searchable.
     Indexed,
-    /// There is nothing in it; it can be found by its name.
+    /// The file is empty; it can be found by its name.
     Empty,
-    /// Left out on purpose; the reason says why.
+    /// Skipped on purpose; the reason is recorded.
     Skipped,
-    /// It could not be read or understood.
+    /// The file could not be read or parsed.
     Failed,
 }
 
 impl FileState {
-    /// The word on the wire.
+    /// The name of the state in the stored form.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Indexed => "indexed",
@@ -102,138 +102,139 @@ impl FileState {
         }
     }
 
-    /// Reads the word.
+    /// Parses the name of a state.
     pub fn from_word(word: &str) -> Option<Self> {
         [Self::Indexed, Self::Empty, Self::Skipped, Self::Failed].into_iter().find(|state| state.as_str() == word)
     }
 }
 
-/// What is known of a file.
+/// The record of a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FileRow {
-    /// The vault path, or the name as well as it can be spelled.
+    /// The vault path, or a lossy form of a name that is not valid UTF-8.
     pub path: String,
-    /// What became of it.
+    /// The indexing state.
     pub state: FileState,
-    /// Why it was skipped or failed, or what is missing; empty otherwise.
+    /// Why the file was skipped or failed, or what is missing; empty otherwise.
     pub reason: String,
-    /// Hash of its bytes.
+    /// Hash of the content.
     pub hash: u64,
-    /// Its size.
+    /// Size in bytes.
     pub size: u64,
-    /// When it was last written, as seen when it was indexed.
+    /// Modification time when the file was indexed.
     pub mtime_ms: i64,
-    /// How it was cut.
+    /// Hash of the recipe with which it was split.
     pub recipe: u64,
-    /// How many chunks it has.
+    /// Number of chunks.
     pub chunks: u32,
-    /// Chunks that have no vector though the index has vectors.
+    /// Number of chunks without a vector, although the index has vectors.
     pub unembedded: u32,
-    /// Its title.
+    /// The note's title.
     pub title: String,
-    /// Its other names.
+    /// The note's aliases.
     pub aliases: Vec<String>,
-    /// Its tags.
+    /// The note's tags.
     pub tags: Vec<String>,
-    /// Names it links to.
+    /// Names of the notes it links to.
     pub links: Vec<String>,
-    /// The day that date filters compare.
+    /// The day used by date filters.
     pub day: i32,
 }
 
 /// A complete version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionInfo {
-    /// Counts complete versions; the largest is the current one.
+    /// Number of the complete version; the highest is current.
     pub generation: u64,
-    /// The table's own version: `index_version` in answers.
+    /// The table's own version: `index_version` in responses.
     pub version: String,
-    /// What it was made with.
+    /// How the index was built.
     pub spec: IndexSpec,
-    /// Chunks in it.
+    /// Number of chunks.
     pub chunks: u64,
-    /// Files known to it.
+    /// Number of known files.
     pub files: u64,
     /// When it was completed.
     pub completed_at: Timestamp,
 }
 
-/// What is wrong with an index. Messages name files of the index at most, never what notes say.
+/// Errors of an index. Messages contain at most file names of the index, never the content of notes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum IndexError {
-    /// It is there and cannot be read.
+    /// The index exists but cannot be read.
     #[error("the index is damaged: {0}")]
     Corrupted(String),
     /// Another process is writing.
     #[error("another process is indexing this vault")]
     Busy,
-    /// There is no version to go back to.
+    /// There is no earlier version to roll back to.
     #[error("there is no earlier version")]
     NoEarlierVersion,
-    /// The disk or the object store does not answer, is full or refuses.
+    /// The disk or the object store is unreachable, full, or denies access.
     #[error("the index cannot be reached: {0}")]
     Unavailable(String),
-    /// The index program is not there, does not start, or ended during the work.
+    /// The index program is missing, does not start, or ended during a request.
     #[error(transparent)]
     Program(#[from] ProgramError),
 }
 
-/// What is wrong with the index program. None of it says anything about the index itself.
+/// Errors of the index program. They say nothing about the state of the index itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum ProgramError {
-    /// There is no such program.
+    /// The program is not installed.
     #[error("the index program is not installed: {0}")]
     Missing(String),
-    /// It is of another version than this program.
+    /// The program's version differs from this program's.
     #[error("{0}")]
     OtherVersion(String),
-    /// It could not be started, or ended before it answered the handshake.
+    /// The program could not be started, or ended before the handshake.
     #[error("the index program could not be started: {0}")]
     NotStarted(String),
-    /// It ended while it worked on a request.
+    /// The program ended while it handled a request.
     #[error("the index program ended before it answered: {0}")]
     Ended(String),
-    /// It was started again, and the version that is read is not the newest one any more: the newest is to be opened.
+    /// The program was restarted and the version being read is no longer the newest: the caller must open the newest
+    /// version.
     #[error("the index program was started again and has a newer version: {0}")]
     Replaced(String),
-    /// It sent or was sent something that the protocol does not allow.
+    /// One side violated the protocol.
     #[error("the index program broke the protocol: {0}")]
     Protocol(String),
-    /// The notes are more than fit the stand-in in memory.
+    /// The notes do not fit into the in-memory stand-in.
     #[error("the notes are more than can be searched without the index program: {0}")]
     TooMany(String),
 }
 
-/// Work on an index.
+/// The result of an index operation.
 pub type IndexResult<T> = Result<T, IndexError>;
 
-/// How a writer begins.
+/// How a writer starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Start {
-    /// From what the last writer left, complete or not, if it was made with the same embedder; else from nothing.
+    /// From the state of the last writer, complete or not, if the embedder is the same; otherwise from an empty index.
     Continue,
-    /// From nothing.
+    /// From an empty index.
     Fresh,
 }
 
-/// Which chunks may be found. Empty lists and `None` admit everything.
+/// Restricts which chunks a search may return. Empty lists and `None` match everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkFilter {
-    /// In these folders or files.
+    /// Only chunks in these folders or files.
     pub folders: Vec<String>,
-    /// With one of these tags, or one below them.
+    /// Only chunks with one of these tags or a nested tag.
     pub tags: Vec<String>,
-    /// Between these days, both included.
+    /// Only chunks between these days, both included.
     pub days: Option<(i32, i32)>,
 }
 
 impl ChunkFilter {
-    /// Whether it admits everything.
+    /// Whether the filter matches everything.
     pub fn is_empty(&self) -> bool {
         self.folders.is_empty() && self.tags.is_empty() && self.days.is_none()
     }
 
-    /// Whether a file's chunks may be found.
+    /// Whether the filter matches a file.
     pub fn admits(&self, path: &str, tags: &[String], day: i32) -> bool {
         let in_folder = |folder: &String| {
             path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -244,58 +245,58 @@ impl ChunkFilter {
     }
 }
 
-/// A chunk that was found: the row to fetch and how well it fits.
+/// A search hit: a row and its score.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Found {
-    /// Good for this reader only.
+    /// Row id, valid for this reader only.
     pub row: u64,
-    /// Larger fits better.
+    /// Higher is better.
     pub score: f32,
 }
 
-/// Where a chunk's vector is: what the in-memory scan is made from.
+/// The vector of a chunk, read to build the in-memory vector set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VectorRow<'a> {
-    /// Good for this reader only.
+    /// Row id, valid for this reader only.
     pub row: u64,
     /// The file's [`file_id`].
     pub file: u64,
     /// The chunk's [`ChunkRow::hash`].
     pub hash: u64,
-    /// The vector, where it was asked for.
+    /// The vector, if it was requested.
     pub vector: Option<&'a [f32]>,
 }
 
-/// What is read of the chunks.
+/// Which columns of the chunks are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VectorColumns {
-    /// Rows and files of all chunks, those without a vector too. Hashes are 0.
+    /// Rows and files of all chunks, including those without a vector. Hashes are 0.
     FilesOnly,
     /// Rows, files and hashes of the chunks that have a vector.
     KeysOnly,
-    /// The vectors too.
+    /// Rows, files, hashes and vectors of the chunks that have a vector.
     All,
 }
 
-/// What one write changes: everything known of the files in `files` and `removed` is replaced.
+/// A batch of changes. Everything known about the files in `files` and `removed` is replaced.
 ///
-/// A file with too many chunks for one write comes in several. The first has it in `files`, with a row that says it is
-/// unfinished; those between have chunks of it alone; the last has its row in `touched`. Chunks of a file that is not in
-/// `files` are added to those it has.
+/// A file with too many chunks for one batch is written in several. The first batch has the file in `files`, with a
+/// record that marks it as unfinished. The following batches contain only chunks. The last batch has the final record
+/// in `touched`. Chunks of a file that is not in `files` are added to its existing chunks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct WriteBatch {
-    /// Files as they are now.
+    /// New or replaced files.
     pub files: Vec<FileRow>,
-    /// The chunks of those files, and more of files that were begun before.
+    /// The chunks of those files, and further chunks of files from earlier batches.
     pub chunks: Vec<ChunkRow>,
-    /// Files of which only the row changed; their chunks stay.
+    /// Files whose record alone changed; their chunks are kept.
     pub touched: Vec<FileRow>,
-    /// Files that are gone.
+    /// Deleted files.
     pub removed: Vec<String>,
 }
 
 impl WriteBatch {
-    /// Whether there is nothing to write.
+    /// Whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.chunks.is_empty() && self.touched.is_empty() && self.removed.is_empty()
     }

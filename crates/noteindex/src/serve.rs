@@ -1,7 +1,7 @@
-//! The index program's side of the pipe: reads requests, asks the index, writes replies. Every request runs as a task of
-//! its own, so a search does not wait for a batch that is being written.
+//! The index program's side of the pipe: it reads requests, calls the index and writes replies. Every request runs in
+//! its own task, so a search does not wait for a batch that is being written.
 //!
-//! Holds the vectors of the version that is searched. Knows no LanceDB: the index is opened by whoever calls [`serve`].
+//! It holds the vectors of the version that is searched. It knows no LanceDB: the caller of [`serve`] opens the index.
 
 use crate::{
     IndexError, IndexReader, IndexResult, IndexWriter, NoteIndex, ProgramError, VectorColumns,
@@ -20,10 +20,10 @@ use std::{
 };
 use tokio::{runtime, sync::OnceCell};
 
-/// Opens the index that a connection is about.
+/// Opens the index of a connection.
 pub type Opener = Box<dyn Fn(OpenIndex) -> IndexResult<Arc<dyn NoteIndex>> + Send + Sync>;
 
-/// Serves one connection until the other side closes it. Blocks; the work is done on the runtime.
+/// Serves one connection until the other side closes it. The function blocks; requests run on the runtime.
 pub fn serve(
     mut requests: impl Read,
     replies: impl Write + Send + 'static,
@@ -33,7 +33,7 @@ pub fn serve(
     serve_as(&Hello::own(), &mut requests, replies, runtime, open)
 }
 
-/// The same as a program of any version, for tests.
+/// Like [`serve`], but with any program version, for tests.
 pub fn serve_as(
     own: &Hello,
     requests: &mut impl Read,
@@ -43,7 +43,7 @@ pub fn serve_as(
 ) -> Result<(), ProgramError> {
     let broken = |e: std::io::Error| ProgramError::Protocol(e.to_string());
     let out = Out(Arc::new(Mutex::new(Box::new(replies))));
-    // Both sides speak first, so that each can name the other's version when it refuses it.
+    // Both sides send their greeting first, so that each can name the other's version when it refuses the connection.
     out.write(&own.frame());
     let Some(hello) = wire::read_body(requests).map_err(broken)? else { return Ok(()) };
     own.accept(&Hello::parse(&hello)?, wire::PROGRAM, "toolyard")?;
@@ -59,14 +59,14 @@ pub fn serve_as(
         let (number, request): (u64, Request) = wire::parse(&body)?;
         drop(body);
         let reply = Replier { out: out.clone(), number, is_done: false };
-        // Ordered with what follows: these change which handles there are, and are quick.
+        // These requests are handled in order, on this thread: they change the set of handles and are quick.
         match request {
             Request::Open(options) => reply.finish(served.open(options)),
             Request::CloseReader(handle) => {
                 locked(&served.readers).remove(&handle);
                 reply.finish(Ok(Reply::Done));
             }
-            // Whoever gave up a writer may ask for the next one at once.
+            // After closing a writer, a client may open the next one at once.
             Request::CloseWriter(handle) if served.close_at_once(handle) => reply.finish(Ok(Reply::Done)),
             request => {
                 let served = served.clone();
@@ -81,21 +81,21 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where replies go. A frame is written whole.
+/// The output pipe. A frame is written atomically with respect to other frames.
 #[derive(Clone)]
 struct Out(Arc<Mutex<Box<dyn Write + Send>>>);
 
 impl Out {
-    /// Where nobody reads any more, the loop over requests ends too.
+    /// A write error is only logged: when the other side is gone, the request loop ends too.
     fn write(&self, frame: &[u8]) {
         let mut out = locked(&self.0);
         if let Err(error) = out.write_all(frame).and_then(|()| out.flush()) {
-            tracing::debug!(%error, "nobody reads the replies");
+            tracing::debug!(%error, "a reply could not be written; the client has closed the pipe");
         }
     }
 }
 
-/// Answers one request. A task that goes down before it answered answers as it is dropped.
+/// Replies to one request. If the task panics or is dropped before it replies, the drop sends an error.
 struct Replier {
     out: Out,
     number: u64,
@@ -120,7 +120,7 @@ impl Replier {
         self.part(reply, true);
     }
 
-    /// Many rows, some at a time.
+    /// Sends many rows in several frames.
     fn finish_rows<T>(mut self, rows: IndexResult<Vec<T>>, reply: impl Fn(Vec<T>) -> Reply) {
         self.is_done = true;
         match rows {
@@ -145,7 +145,7 @@ impl Drop for Replier {
     }
 }
 
-/// An open reader, with what questions need once one was asked.
+/// An open reader, with the library that the first query loads.
 struct OpenReader {
     reader: Arc<dyn IndexReader>,
     library: OnceCell<Arc<Library>>,
@@ -159,7 +159,7 @@ struct Served {
     open: Opener,
     readers: Mutex<HashMap<Handle, Arc<OpenReader>>>,
     writers: Mutex<HashMap<Handle, OpenWriter>>,
-    /// The library that was loaded last: readers of the same version share it, and the next version takes over its vectors.
+    /// The library that was loaded last: readers of the same version share it, and the next version reuses its vectors.
     newest: Mutex<Option<Arc<Library>>>,
     next: AtomicU64,
 }
@@ -175,7 +175,7 @@ impl Served {
         self.index.get().ok_or_else(|| protocol("no index is open"))
     }
 
-    /// Closes a writer that does nothing at the moment; whether it is closed.
+    /// Closes a writer that is not busy; returns whether it is closed.
     fn close_at_once(&self, handle: Handle) -> bool {
         let mut writers = locked(&self.writers);
         let is_closed = writers.get(&handle).is_none_or(|writer| match writer.try_lock() {
@@ -282,7 +282,7 @@ impl Served {
         reply.finish(answered);
     }
 
-    /// What questions to a reader need.
+    /// The library of a reader, loaded on first use.
     async fn library(&self, open: &OpenReader) -> IndexResult<Arc<Library>> {
         let load = || async {
             let before = locked(&self.newest).clone();
@@ -301,7 +301,8 @@ impl Served {
         let mut slot = writer.lock().await;
         let Some(writer) = slot.as_mut() else { return reply.finish(Err(protocol("the writer is closed"))) };
         match request {
-            // The lock is let go of before the answer: whoever has it may close the writer at once.
+            // The lock is released before the reply is sent, because the client may close the writer as soon as it
+            // receives the reply.
             EditRequest::Files => {
                 let files = writer.files().await;
                 drop(slot);
@@ -328,7 +329,7 @@ impl Served {
     }
 }
 
-/// Sends vectors as they are read, so that all of them are never held at once.
+/// Sends vectors while they are read, so that they are never all in memory at once.
 async fn send_vectors(reader: &dyn IndexReader, columns: VectorColumns, reply: Replier) {
     let mut rows: Vec<SentVector> = Vec::new();
     let mut sink = |row: crate::VectorRow<'_>| {

@@ -1,6 +1,6 @@
-//! [`StandIn`]: what answers while the index program is not installed, for example while it is still being built: an index
-//! in a server's process, of at most [`MAX_CHUNKS`] chunks, that ends with the process. As soon as the program is there and has a
-//! complete version of its own, the stand-in is emptied.
+//! [`StandIn`] serves while the index program is not installed, for example while it is still being built. It holds an
+//! in-memory index of at most [`MAX_CHUNKS`] chunks in a server process; the index is lost when the process ends. As
+//! soon as the program is installed and has a complete version, the stand-in is dropped.
 
 use crate::{
     BoxFuture, FileRow, IndexError, IndexReader, IndexResult, IndexSpec, IndexWriter, NoteIndex, ProgramError, Start,
@@ -14,10 +14,10 @@ use std::{
     },
 };
 
-/// Chunks that the stand-in holds at most: about 30 MB with their words and vectors.
+/// Maximum number of chunks in memory: about 30 MB with their terms and vectors.
 pub const MAX_CHUNKS: u64 = 5_000;
 
-/// The index program, and an index in memory until it is there.
+/// The index program, and an in-memory index until the program is available.
 pub struct StandIn {
     program: RemoteIndex,
     /// `None` once the program has taken over.
@@ -26,7 +26,7 @@ pub struct StandIn {
 }
 
 impl StandIn {
-    /// For this program.
+    /// Creates a stand-in for this program.
     pub fn new(program: RemoteIndex) -> Self {
         Self {
             program,
@@ -39,13 +39,13 @@ impl StandIn {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What answers now: the program where it is there and has something, else the index in memory.
+    /// The in-memory index, if it serves now; `None` when the program is installed and has a version.
     async fn reading(&self) -> IndexResult<Option<Arc<MemoryIndex>>> {
         let Some(memory) = self.memory() else { return Ok(None) };
         if self.program.find().is_err() {
             return Ok(Some(memory));
         }
-        // Until something was written to memory there is nothing that the program could answer worse.
+        // While nothing has been written to memory, the program cannot be worse.
         let is_empty = memory.generation().await?.is_none();
         if is_empty || self.program.generation().await?.is_some() {
             *self.memory.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -136,7 +136,7 @@ impl NoteIndex for StandIn {
 /// Writes to memory as long as the notes fit.
 struct Bounded {
     writer: Box<dyn IndexWriter>,
-    /// Chunks of each file.
+    /// Number of chunks of each file.
     counts: HashMap<String, u64>,
 }
 

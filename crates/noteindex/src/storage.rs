@@ -1,7 +1,7 @@
-//! The options of an object store, by name, so that a misspelt one is refused when the configuration is read and not when
-//! the index program is first used. `toolyard-lance` tests that each of them is known to the object store.
+//! The known options of an object store. A misspelt option is rejected when the configuration is read, and not when the
+//! index program is first used. `toolyard-lance` tests that the object store knows each of them.
 
-/// Every option that may stand in `knowledge.index.storageOptions`. The first four are Lance's own.
+/// Every option that is allowed in `knowledge.index.storageOptions`. The first four are Lance's own.
 pub const OPTIONS: [&str; 27] = [
     "block_size",
     "client_max_retries",
@@ -32,10 +32,10 @@ pub const OPTIONS: [&str; 27] = [
     "server_side_encryption",
 ];
 
-/// Names in the environment that begin with this hold the credentials of an object store.
+/// Prefix of the environment variables that hold object store credentials.
 pub const ENVIRONMENT_PREFIX: &str = "AWS_";
 
-/// The first of these names that is no option of an object store: a misspelt one would be ignored without a message.
+/// The first name that is not a known option. A misspelt option would otherwise be ignored silently.
 pub fn unknown_option<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let is_known = |name: &&str| {
         let lower = name.to_ascii_lowercase();

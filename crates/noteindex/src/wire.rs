@@ -1,10 +1,11 @@
 //! The protocol between `toolyard` and `toolyard-index`: length-prefixed frames over two pipes.
 //!
-//! Each side first sends a [`Hello`], whose layout never changes, and refuses another version of the other program. After
-//! that a frame is a request or a part of its reply, in postcard's encoding. Replies carry the number of their request, so
-//! several requests may be under way at once. A long reply comes in several frames, the last of which says so.
+//! Each side first sends a [`Hello`], whose layout never changes, and refuses another version of the other program.
+//! After that a frame is a request or a part of its reply, encoded with postcard. Replies carry the number of their
+//! request, so several requests can be in flight at once. A long reply is sent in several frames; the last one is
+//! marked.
 //!
-//! Knows nothing about processes or what an index does with a request.
+//! This module knows no processes, and not what an index does with a request.
 
 use crate::{
     ChunkFilter, ChunkRow, FileRow, Found, IndexError, IndexSpec, ProgramError, Start, VectorColumns, VersionInfo,
@@ -14,40 +15,40 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io::{self, Read};
 
-/// The version of the messages below. It goes up with every change to them.
+/// Protocol version. It increases with every change to the messages below.
 pub const PROTOCOL: u32 = 2;
 /// The program's file name.
 pub const PROGRAM: &str = "toolyard-index";
-/// A larger frame is not sent and not accepted. The largest are batches of rows, of at most about 20 MB.
+/// Maximum size of a frame, in both directions. The largest frames are batches of rows, of at most about 20 MB.
 pub const MAX_FRAME_BYTES: usize = 128 << 20;
-/// Rows in one frame of a long reply.
+/// Number of rows in one frame of a long reply.
 pub const ROWS_PER_FRAME: usize = 2_000;
-/// A handshake longer than this comes from another program.
+/// A longer handshake comes from another program.
 const MAX_HELLO_BYTES: usize = 256;
-/// What a handshake begins with.
+/// The magic bytes of a handshake.
 const MAGIC: &[u8; 8] = b"TOOLYIDX";
-/// Bytes before the body of a frame: its length, without this field itself.
+/// Size of the length field before the body of a frame. The length does not include the field itself.
 pub const LENGTH_BYTES: usize = 4;
-/// Bytes of a request's number.
+/// Size of a request number.
 const NUMBER_BYTES: usize = 8;
 
 /// The first frame of each side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
-    /// The version of the messages.
+    /// The protocol version.
     pub protocol: u32,
-    /// The version of the program.
+    /// The program version.
     pub version: String,
 }
 
 impl Hello {
-    /// That of this program: its version, and which sources its messages were built from.
+    /// The greeting of this program: its version, and a hash of the sources of its messages.
     pub fn own() -> Self {
         let version = concat!(env!("CARGO_PKG_VERSION"), "+", env!("TOOLYARD_INDEX_STAMP"));
         Self { protocol: PROTOCOL, version: version.to_owned() }
     }
 
-    /// As a frame. The layout is the same in every version: only so can two versions tell each other apart.
+    /// Encodes the greeting. The layout is the same in every version, so that two versions can identify each other.
     pub fn frame(&self) -> Vec<u8> {
         let length = MAGIC.len() + 4 + self.version.len();
         let mut frame = Vec::with_capacity(LENGTH_BYTES + length);
@@ -58,7 +59,7 @@ impl Hello {
         frame
     }
 
-    /// Reads the body of a frame.
+    /// Parses the body of a frame.
     pub fn parse(body: &[u8]) -> Result<Self, ProgramError> {
         let other = || ProgramError::Protocol(format!("it does not answer as {PROGRAM} does"));
         let rest = body.strip_prefix(MAGIC).filter(|_| body.len() <= MAX_HELLO_BYTES).ok_or_else(other)?;
@@ -67,7 +68,7 @@ impl Hello {
         Ok(Self { protocol: u32::from_le_bytes(*protocol), version })
     }
 
-    /// Refuses the other side unless both are of one version. `other_name` and `own_name` are the programs' names.
+    /// Refuses the other side unless both have the same version. `own_name` and `other_name` are the programs' names.
     pub fn accept(&self, other: &Hello, own_name: &str, other_name: &str) -> Result<(), ProgramError> {
         if self == other {
             return Ok(());
@@ -80,25 +81,25 @@ impl Hello {
     }
 }
 
-/// How an index is opened. Secrets for an object store come this way and not on the command line.
+/// How to open an index. Object store secrets are sent in this message and not on the command line.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenIndex {
-    /// A folder or an object store.
+    /// A folder or an object store URL.
     pub uri: String,
     /// Options of the object store.
     pub storage_options: Vec<(String, String)>,
-    /// What the environment says about the object store: names and values, credentials among them.
+    /// Environment variables of the object store, including credentials.
     pub environment: Vec<(String, String)>,
-    /// Bytes of the index's own caches.
+    /// Size of the index's own caches, in bytes.
     pub cache_bytes: u64,
-    /// Complete versions that are kept.
+    /// Number of complete versions to keep.
     pub keep_versions: u32,
-    /// Bytes that vectors may take in memory. A version whose vectors take more gets a vector index.
+    /// Memory for vectors, in bytes. A version whose vectors need more gets a vector index.
     pub vector_memory_bytes: u64,
 }
 
 impl OpenIndex {
-    /// The usual choices, in this place.
+    /// Default options for this location.
     pub fn new(uri: impl Into<String>) -> Self {
         Self {
             uri: uri.into(),
@@ -113,7 +114,7 @@ impl OpenIndex {
 
 impl std::fmt::Debug for OpenIndex {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Values may be secrets.
+        // Values may be secrets, so only names are printed.
         let names = |pairs: &[(String, String)]| pairs.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
         f.debug_struct("OpenIndex")
             .field("uri", &self.uri)
@@ -126,85 +127,85 @@ impl std::fmt::Debug for OpenIndex {
     }
 }
 
-/// Names an open reader or writer within one connection.
+/// Identifies an open reader or writer within one connection.
 pub type Handle = u64;
 
-/// What the index program is asked.
+/// A request to the index program.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Request {
-    /// Which index this connection is about. Comes first.
+    /// Opens the index of this connection. This is the first request.
     Open(OpenIndex),
-    /// The newest complete generation.
+    /// Returns the newest complete generation.
     Generation,
     /// Opens a reader of the newest complete version.
     Current,
-    /// The complete versions that are kept.
+    /// Returns the complete versions that are kept.
     Versions,
-    /// Makes the version before the current one current again.
+    /// Makes the previous version current again.
     Rollback,
-    /// Begins to write.
+    /// Opens a writer.
     Write(IndexSpec, Start),
-    /// To an open reader.
+    /// A request to an open reader.
     Read(Handle, ReadRequest),
-    /// A reader is no longer used.
+    /// Closes a reader.
     CloseReader(Handle),
-    /// To an open writer.
+    /// A request to an open writer.
     Edit(Handle, EditRequest),
-    /// A writer is given up; what it wrote stays for the next one.
+    /// Closes a writer without completing; the next writer continues from what it wrote.
     CloseWriter(Handle),
 }
 
-/// What a reader is asked. The methods of [`crate::IndexReader`].
+/// A request to a reader: the methods of [`crate::IndexReader`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum ReadRequest {
-    /// Every file known.
+    /// All known files.
     Files,
-    /// The chunks with most of the terms.
+    /// A full-text search.
     FullText(Vec<String>, ChunkFilter, u64),
     /// The file of each row.
     FilesOf(Vec<u64>),
-    /// The chunks whose vectors are nearest.
+    /// A vector search.
     Nearest(Vec<f32>, ChunkFilter, u64),
-    /// The chunks, in these columns.
+    /// All chunks, with these columns.
     Vectors(VectorColumns),
-    /// The vectors of some rows.
+    /// The vectors of the given rows.
     VectorsOf(Vec<u64>),
-    /// The texts of at most so many chunks.
+    /// The texts of at most this many chunks.
     Sample(u64),
-    /// Some rows.
+    /// The given rows.
     Fetch(Vec<u64>),
-    /// Loads files and vectors, of at most so many bytes, so that questions are answered quickly.
+    /// Loads files and vectors, up to this many bytes, so that queries are fast.
     Prepare(u64),
-    /// A whole question.
+    /// A whole query.
     Ask(Question),
 }
 
-/// What a writer is asked. The methods of [`crate::IndexWriter`].
+/// A request to a writer: the methods of [`crate::IndexWriter`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum EditRequest {
-    /// The files as the writer finds them.
+    /// The files as the writer sees them.
     Files,
-    /// The vectors already there for these hashes.
+    /// The stored vectors for these hashes.
     KnownVectors(Vec<u64>),
-    /// Writes.
+    /// Writes a batch.
     Put(WriteBatch),
-    /// Makes everything written a complete version.
+    /// Publishes everything written as a complete version.
     Complete,
 }
 
-/// A part of a reply.
+/// One part of a reply.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Part {
-    /// Whether no further part follows.
+    /// Whether this is the last part.
     pub is_last: bool,
-    /// What is answered.
+    /// The content or the error.
     pub reply: Result<Reply, IndexError>,
 }
 
-/// What the index program answers.
+/// A reply of the index program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
-    /// It is done.
+    /// The request succeeded.
     Done,
     /// The newest complete generation.
     Generation(Option<u64>),
@@ -212,31 +213,31 @@ pub enum Reply {
     Reader(Option<(Handle, VersionInfo)>),
     /// Complete versions.
     Versions(Vec<VersionInfo>),
-    /// A complete version.
+    /// One complete version.
     Version(VersionInfo),
-    /// An open writer, and whether there is anything to complete.
+    /// An open writer, and whether there are uncompleted changes.
     Writer(Handle, bool),
-    /// Files.
+    /// File records.
     Files(Vec<FileRow>),
     /// Rows with their scores.
     Found(Vec<Found>),
-    /// Ids of files.
+    /// File ids.
     Ids(Vec<u64>),
     /// Chunks with vectors.
     VectorRows(Vec<SentVector>),
-    /// Vectors of the rows that were asked for.
+    /// Vectors of the requested rows.
     Vectors(Vec<Option<Vec<f32>>>),
-    /// Vectors by their hashes.
+    /// Vectors by hash.
     Known(Vec<(u64, Vec<f32>)>),
     /// Texts of chunks.
     Texts(Vec<String>),
     /// Chunks.
     Chunks(Vec<ChunkRow>),
-    /// What a question found.
+    /// The result of a query.
     Answer(Answer),
 }
 
-/// A [`crate::VectorRow`] on its way.
+/// A [`crate::VectorRow`] in its transferable form.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SentVector {
     /// Its row.
@@ -245,11 +246,11 @@ pub struct SentVector {
     pub file: u64,
     /// Its hash.
     pub hash: u64,
-    /// The vector, where it was asked for.
+    /// The vector, if it was requested.
     pub vector: Option<Vec<f32>>,
 }
 
-/// A numbered message as a frame.
+/// Encodes a numbered message as a frame.
 pub fn frame(number: u64, message: &impl Serialize) -> Result<Vec<u8>, ProgramError> {
     let mut frame = vec![0; LENGTH_BYTES];
     frame.extend_from_slice(&number.to_le_bytes());
@@ -262,7 +263,7 @@ pub fn frame(number: u64, message: &impl Serialize) -> Result<Vec<u8>, ProgramEr
     Ok(frame)
 }
 
-/// The length of a frame's body.
+/// Validates the length of a frame's body.
 pub fn body_length(prefix: [u8; LENGTH_BYTES]) -> Result<usize, ProgramError> {
     let length = u32::from_le_bytes(prefix) as usize;
     if length > MAX_FRAME_BYTES {
@@ -271,7 +272,7 @@ pub fn body_length(prefix: [u8; LENGTH_BYTES]) -> Result<usize, ProgramError> {
     Ok(length)
 }
 
-/// The number and the message of a frame's body.
+/// Decodes the number and the message of a frame's body.
 pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<(u64, T), ProgramError> {
     let broken = |why: String| ProgramError::Protocol(why);
     let (number, message) =
@@ -280,7 +281,7 @@ pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<(u64, T), ProgramError>
     Ok((u64::from_le_bytes(*number), message))
 }
 
-/// Reads the body of the next frame; `None` where the other side closed the pipe between two frames.
+/// Reads the body of the next frame; `None` when the other side closed the pipe between two frames.
 pub fn read_body(pipe: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut prefix = [0; LENGTH_BYTES];
     match pipe.read(&mut prefix)? {
@@ -289,7 +290,7 @@ pub fn read_body(pipe: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     }
     let length = body_length(prefix).map_err(io::Error::other)?;
     let mut body = Vec::new();
-    // Grows with what really comes, not with what the length promises.
+    // The buffer grows with the bytes received, not with the announced length.
     pipe.by_ref().take(length as u64).read_to_end(&mut body)?;
     if body.len() == length { Ok(Some(body)) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
@@ -335,7 +336,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever bytes come, the other side gets an error and never goes down.
+        /// Any input gives an error or a message, never a panic.
         #[test]
         fn any_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let _ = read_body(&mut bytes.as_slice());

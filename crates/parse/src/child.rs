@@ -1,5 +1,5 @@
-//! The child's side: read one document over standard input, give everything up, parse it, say what came of it, exit
-//! ([`toolyard_import::wire`]).
+//! The child's side of confined parsing: it reads one document from standard input, gives up all its rights, parses the
+//! document, writes the result and exits ([`toolyard_import::wire`]).
 
 use crate::formats::{self, Unpacked};
 use std::{
@@ -11,14 +11,14 @@ use toolyard_import::{
     wire::{Answer, MARK, MAX_HEADER_BYTES, PROGRAM, Request, VERSION},
 };
 
-/// The parent broke the protocol.
+/// Exit code: the parent violated the protocol.
 const EXIT_PROTOCOL: u8 = 64;
-/// The child could not confine itself, or is of another version than its parent.
+/// Exit code: the child could not confine itself, or has another version than its parent.
 const EXIT_UNAVAILABLE: u8 = 65;
-/// Standard output takes no answer: the parent has closed it.
+/// Exit code: the parent has closed standard output.
 const EXIT_NO_ANSWER: i32 = 66;
 
-/// Parses the one document that comes over standard input. Nothing of it is looked at before the process is confined.
+/// Parses the document from standard input. The process confines itself before it looks at any byte of the document.
 pub fn run() -> ExitCode {
     std::panic::set_hook(Box::new(|_| {}));
     let mut input = io::stdin().lock();
@@ -61,7 +61,7 @@ fn answer(request: &Request, bytes: &[u8]) {
     }
 }
 
-/// A line of the protocol has a size.
+/// Truncates a text, because the protocol limits the length of a line.
 fn shortened(text: String) -> String {
     text.chars().take(500).collect()
 }
@@ -76,7 +76,8 @@ fn read_request(input: &mut impl BufRead) -> Option<(Request, Vec<u8>)> {
     (bytes.len() == request.bytes).then_some((request, bytes))
 }
 
-/// A child that cannot answer ends at once: the parent reports that its parser ended without an answer.
+/// Writes a response. If that fails, the child exits at once, and the parent reports that its parser ended without an
+/// answer.
 fn say(answer: &Answer, body: &[u8]) {
     let written = serde_json::to_vec(answer).map_err(io::Error::from).and_then(|mut line| {
         line.insert(0, MARK);

@@ -1,4 +1,4 @@
-//! A window into private parsers for the fuzz targets (`crates/fuzz-targets`). Not part of the interface.
+//! Access to private parsers for the fuzz targets (`crates/fuzz-targets`). Not part of the public interface.
 
 use crate::formats::{Unpacked, unpack};
 use toolyard_import::{Limits, ParseFailure, parser::Archive};

@@ -1,11 +1,11 @@
-//! Parsers of documents that other people wrote: PDF, Office, EPUB, HTML and zip to Markdown or files.
+//! Parsers of untrusted documents: PDF, Office, EPUB, HTML and zip to Markdown or files.
 //!
-//! The program `toolyard-parse` reads one document over its standard input, gives up every right but its two pipes, parses
-//! the document and ends ([`child`]). `crates/import` starts it and checks what it answers. It is a program of its own because
-//! the parsers are a fifth of the crates that `toolyard` would otherwise carry and are needed only while a document is
-//! imported.
+//! The program `toolyard-parse` reads one document from standard input, gives up every right except its two pipes,
+//! parses the document and exits ([`child`]). `crates/import` starts it and validates its responses. It is a separate
+//! program because the parsers are a fifth of the crates that `toolyard` would otherwise include, and they are needed
+//! only during an import.
 //!
-//! Knows no network, no store and no place in the file system.
+//! This crate knows no network, no store and no file system paths.
 
 pub mod child;
 mod formats;

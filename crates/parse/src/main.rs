@@ -1,4 +1,5 @@
-//! `toolyard-parse`: parses one document for `toolyard`, which starts it and speaks to it over its standard input and output.
+//! `toolyard-parse`: parses one document for `toolyard`, which starts it and communicates over its standard input and
+//! output.
 
 use std::{
     io::{IsTerminal, Write},
@@ -20,7 +21,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Where nobody reads it there is nothing more to do.
+/// A failed write needs no report, because nobody reads the output.
 fn say(to: &mut impl Write, text: &str, code: ExitCode) -> ExitCode {
     if writeln!(to, "{text}").is_err() { ExitCode::FAILURE } else { code }
 }

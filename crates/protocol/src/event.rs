@@ -42,6 +42,20 @@ pub enum EventType {
 }
 
 impl EventType {
+    /// Whether it is about a run as a whole, not about one of its steps.
+    pub fn is_of_run(self) -> bool {
+        match self {
+            Self::RunStarted
+            | Self::RunConfirmationRequested
+            | Self::RunConfirmed
+            | Self::RunCancelled
+            | Self::RunFinished => true,
+            Self::StepScheduled | Self::StepStarted | Self::StepProgress | Self::StepFinished | Self::StepFailed => {
+                false
+            }
+        }
+    }
+
     /// The name on the wire, for example `step.started`.
     pub fn as_str(self) -> &'static str {
         match self {

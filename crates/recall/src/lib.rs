@@ -1,10 +1,11 @@
-//! Recall without a model. Three parts, all pure: no files, no threads, no clock, the same answers everywhere.
+//! Recall without a language model. The crate has three parts, all pure: no files, no threads, no clock, and the same
+//! result everywhere.
 //!
-//! - [`index`]: an index in memory over small documents (memories, turns, passages) that takes and gives up documents
-//!   one by one, and answers questions by words, by windows of neighbouring turns, by meaning ([`toolyard_text::embedding`]), by
-//!   who said it and by when. Every answer says what its place is made of.
-//! - [`extract`]: abstracts, overviews, summaries of conversations and memories, taken out of texts by rules.
-//! - [`evaluate`]: how well the index finds the evidence of labelled questions.
+//! - [`index`]: an in-memory index over small documents (memories, turns, passages) that are added and removed one by
+//!   one. It ranks by words, windows of neighbouring turns, meaning ([`toolyard_text::embedding`]), speaker and time.
+//!   Every hit states the components of its rank.
+//! - [`extract`]: rule-based extraction of abstracts, overviews, conversation summaries and memories.
+//! - [`evaluate`]: measures how well the index finds the evidence of labelled questions.
 //!
 //! Terms, dates, sentences and vectors come from [`toolyard_text`].
 //!

@@ -8,6 +8,7 @@
 
 pub mod approvals;
 pub mod bridge;
+pub mod console;
 pub mod devices;
 mod error;
 mod express;
@@ -26,6 +27,9 @@ pub mod plans;
 pub mod proof;
 pub mod pulse;
 mod registry;
+pub mod run_digest;
+mod run_facts;
+pub mod run_pages;
 pub mod runs;
 mod service;
 pub mod sessions;
@@ -38,8 +42,9 @@ pub use error::{MethodError, RpcError};
 pub use hub::{Hub, Unanswered, WeakHub};
 pub use list::EVENTS;
 pub use method::{AnyJson, Call, ClientRequest, EventSink, Handle, Lane, Method, NoParams, Reach, Role, Terms};
-pub use operate::ConfigAnswer;
+pub use operate::{ConfigAnswer, LogTail, LogsTail, TailParams};
 pub use registry::{Definitions, Entry, MethodSchemas, Methods, SharedSchemas};
+pub use run_facts::RunCounts;
 pub use service::{LeftOutTool, PluginReport, ProcessInfo, Service};
 pub use settings::HubSettings;
 

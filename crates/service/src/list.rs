@@ -2,13 +2,18 @@
 //! `hello-ok` names them; plugins, upstream servers and the context store add theirs when the program is put together.
 
 use crate::{
-    Methods, approvals, bridge, health, local, nodes, offers, operate, plans, proof, runs, sessions, subscriptions,
-    tools,
+    Methods, approvals, bridge, console, health, local, nodes, offers, operate, plans, proof, run_digest, run_pages,
+    runs, sessions, subscriptions, tools,
 };
 
 /// Every built-in method.
 pub(crate) fn built_in() -> Methods {
-    Methods::default()
+    by_service(by_hub(Methods::default()))
+}
+
+/// Methods that work on what network clients share, in the order of `hello-ok`, with the plans and runs among them.
+fn by_hub(methods: Methods) -> Methods {
+    methods
         .by_hub::<health::Health>()
         .by_hub::<health::Status>()
         .by_hub::<health::SystemPresence>()
@@ -36,7 +41,7 @@ pub(crate) fn built_in() -> Methods {
         .by_hub::<approvals::ApprovalResolve>()
         .by_hub::<approvals::ApprovalHistory>()
         .by_hub::<operate::ConfigGet>()
-        .by_hub::<operate::LogsTail>()
+        .by_service::<operate::LogsTail>()
         .by_hub::<nodes::NodeList>()
         .by_hub::<nodes::NodeDescribe>()
         .by_hub::<nodes::NodeInvokeResult>()
@@ -67,6 +72,11 @@ pub(crate) fn built_in() -> Methods {
         .by_hub::<bridge::BridgeOutbound>()
         .by_hub::<bridge::BridgeStatus>()
         .by_hub::<bridge::BridgePermissionReply>()
+}
+
+/// The rest of those that need no network clients.
+fn by_service(methods: Methods) -> Methods {
+    methods
         .by_service::<approvals::people::ApprovalsList>()
         .by_service::<approvals::people::ApprovalsShow>()
         .by_service::<approvals::people::ApprovalsAnswer>()
@@ -87,6 +97,14 @@ pub(crate) fn built_in() -> Methods {
         .by_service::<local::DevicesApprove>()
         .by_service::<local::DevicesReject>()
         .by_service::<local::DevicesRevoke>()
+        .by_service::<console::ConsoleCode>()
+        .by_hub::<console::ConsoleSubscribe>()
+        .by_service::<console::DownloadsTicket>()
+        .by_service::<run_pages::RunsCalls>()
+        .by_service::<run_pages::RunsCall>()
+        .by_service::<run_digest::RunsDigest>()
+        .by_service::<run_pages::RunsRecord>()
+        .by_hub::<subscriptions::LogsSubscribe>()
 }
 
 /// Every event that a connected client can be sent without asking.
@@ -119,6 +137,8 @@ pub const EVENTS: &[&str] = &[
     "bridge.outbound",
     "bridge.permission.requested",
     "bridge.permission.resolved",
+    "feed",
+    "logs",
 ];
 
 #[cfg(test)]

@@ -22,6 +22,8 @@ const MAX_LINE_BYTES: usize = 2000;
 #[derive(Default)]
 pub struct LogRing {
     lines: Mutex<(u64, VecDeque<String>)>,
+    /// The number of lines so far, for those who wait for more.
+    news: tokio::sync::watch::Sender<u64>,
 }
 
 /// The process's ring.
@@ -45,6 +47,14 @@ impl LogRing {
         if held.1.len() > MAX_LINES {
             held.1.pop_front();
         }
+        let end = held.0;
+        drop(held);
+        self.news.send_replace(end);
+    }
+
+    /// Tells when there are more lines.
+    pub fn watch(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.news.subscribe()
     }
 
     /// Lines after a cursor (the newest ones without one), the cursor to go on from, and whether some were lost.

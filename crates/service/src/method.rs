@@ -97,11 +97,11 @@ impl fmt::Debug for Call<'_> {
 /// Which doors carry a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// The WebSocket door, the local socket and the command line.
+    /// The WebSocket door, the console, the local socket and the command line.
     Everywhere,
-    /// The WebSocket door alone.
+    /// The WebSocket door and the console.
     Gateway,
-    /// The local socket and the command line: the owner of this machine.
+    /// The local socket, the command line and the console: the owner of this machine.
     Local,
 }
 
@@ -109,9 +109,9 @@ impl Reach {
     /// The words in documentation.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Everywhere => "gateway, local",
-            Self::Gateway => "gateway",
-            Self::Local => "local",
+            Self::Everywhere => "gateway, console, local",
+            Self::Gateway => "gateway, console",
+            Self::Local => "console, local",
         }
     }
 }

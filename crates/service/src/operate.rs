@@ -1,7 +1,7 @@
 //! What an operator looks at and decides: configuration (secrets hidden), log lines, devices.
 
 use crate::{
-    AnyJson, Call, Handle, Hub, MethodError, NoParams, RpcError, Terms,
+    AnyJson, Call, Handle, Hub, MethodError, NoParams, RpcError, Service, Terms,
     devices::{DevicesAnswer, Kept},
     logs, methods,
     params::{Count, Text},
@@ -15,7 +15,7 @@ methods! {
     /// Shows the configuration; secrets are hidden.
     ConfigGet = "config.get", Terms::read(), NoParams => ConfigAnswer;
     /// Shows the last log lines, or those after a cursor.
-    LogsTail = "logs.tail", Terms::read(), TailParams => LogTail;
+    LogsTail = "logs.tail", Terms::read().everywhere(), TailParams => LogTail;
     /// Lists paired devices and pairing requests.
     DevicePairList = "device.pair.list", Terms::new(Some(Scope::Pairing), Effect::None), NoParams => DevicesAnswer;
     /// Approves a pairing request.
@@ -70,33 +70,46 @@ const DEFAULT_BYTES: u64 = 250_000;
 const MAX_BYTES: u64 = 1_000_000;
 
 /// Which log lines are shown.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TailParams {
-    cursor: Option<Count>,
-    limit: Option<Count>,
-    max_bytes: Option<Count>,
+    /// Only lines after this place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<Count>,
+    /// How many lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Count>,
+    /// How many bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<Count>,
 }
 
 /// Log lines.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct LogTail {
-    file: &'static str,
-    cursor: u64,
-    size: usize,
-    lines: Vec<String>,
-    truncated: bool,
-    reset: bool,
+    /// Where they are kept.
+    pub file: String,
+    /// Where the next lines begin.
+    pub cursor: u64,
+    /// Their bytes.
+    pub size: usize,
+    /// The lines.
+    pub lines: Vec<String>,
+    /// Whether lines were lost before these.
+    pub truncated: bool,
+    /// Whether the cursor was another process's, so that these lines begin anew.
+    pub reset: bool,
 }
 
-impl Handle<LogsTail> for Hub {
+impl Handle<LogsTail> for Service {
     async fn handle(&self, _: &Call<'_>, params: TailParams) -> Result<LogTail, MethodError> {
         let limit = params.limit.map_or(DEFAULT_LINES, |limit| limit.0).clamp(1, MAX_LINES) as usize;
         let most = params.max_bytes.map_or(DEFAULT_BYTES, |most| most.0).clamp(1, MAX_BYTES) as usize;
         let from = params.cursor.map(|cursor| cursor.0);
         let (lines, cursor, truncated) = logs::ring().tail(from, limit, most);
         let size = lines.iter().map(|line| line.len() + 1).sum();
-        Ok(LogTail { file: "memory", cursor, size, lines, truncated, reset: from.is_some_and(|from| from > cursor) })
+        let reset = from.is_some_and(|from| from > cursor);
+        Ok(LogTail { file: "memory".to_owned(), cursor, size, lines, truncated, reset })
     }
 }
 

@@ -1,7 +1,7 @@
 //! [`Methods`]: the one list of methods, with what answers each. A door answers no method that is not in it.
 
 use crate::{
-    Call, Handle, Hub, Lane, Method, MethodError, Object, RpcError, Service, Terms, hub::Connection, list,
+    Call, Handle, Hub, Lane, Method, MethodError, Object, Role, RpcError, Service, Terms, hub::Connection, list,
     method::ClientRequest, params, sessions::Key,
 };
 use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
@@ -186,6 +186,17 @@ impl Methods {
         on_gateway.map(|entry| entry.name).collect()
     }
 
+    /// The names of the methods that a person's browser may call.
+    pub fn console_names(&self, connection: &Connection) -> Vec<&'static str> {
+        let may = |entry: &&Entry| {
+            entry.handler.is_some()
+                && entry.terms.role != Role::Node
+                && connection.carries(&entry.terms)
+                && connection.may(&entry.terms.demand).is_ok()
+        };
+        self.entries.iter().filter(may).map(|entry| entry.name).collect()
+    }
+
     /// The lane of a method; one that is not in the list is answered in the ordinary one.
     pub fn lane(&self, name: &str) -> Lane {
         self.find(name).map_or(Lane::Ordinary, |entry| entry.terms.lane)
@@ -233,7 +244,7 @@ impl Hub {
         client: ClientRequest<'_>,
         params: Option<Value>,
     ) -> Result<Box<RawValue>, MethodError> {
-        if !entry.terms.is_on_gateway() {
+        if !client.connection.carries(&entry.terms) {
             return Err(no_method(entry.name).into());
         }
         client.connection.may(&entry.terms.demand)?;

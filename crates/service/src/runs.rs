@@ -1,7 +1,8 @@
 //! Runs by method: listed, shown, exported, verified, taken up again, stopped.
 
 use crate::{
-    Call, Handle, Lane, MethodError, Service, Terms, methods, plans::end, proof::Verified, registry, service::blocking,
+    Call, Handle, Lane, MethodError, Service, Terms, methods, plans::end, proof::Verified, registry,
+    run_facts::RunCounts, service::blocking,
 };
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -11,7 +12,7 @@ use toolyard_engine::{
     authority::{Approver, Power},
     plan::RunReport,
     record::Settlement,
-    store::{RunFilter, RunKind, RunRow},
+    store::{RunKind, RunRow},
     view,
 };
 use toolyard_protocol::{
@@ -62,12 +63,33 @@ pub struct RunsListParams {
     /// Only runs of this session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// Only runs that began before this one.
+    /// Only runs that began before this one: `next` of the page before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<RunId>,
     /// How many.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
+    /// Only runs of this agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Only runs that called this tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// Only runs that came by this door: `cli`, `gateway`, `http`, `mcp`, `bridge`, `console` and so on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub door: Option<String>,
+    /// Only runs whose title or id contains this text, regardless of case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Only runs that began at this time or later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<Timestamp>,
+    /// Only runs that began before this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<Timestamp>,
+    /// Whether each run is listed with who began it and how many calls it made.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub counts: bool,
 }
 
 /// Runs, the newest first.
@@ -76,6 +98,13 @@ pub struct RunsListParams {
 pub struct RunList {
     /// The runs.
     pub runs: Vec<RunSummary>,
+    /// Where the next page begins: the `before` of it. Filters look at a limited number of runs, so a page may be short, or
+    /// empty, and not be the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<RunId>,
+    /// When the last run that was looked at began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub searched_to: Option<Timestamp>,
 }
 
 /// A run in a list.
@@ -101,6 +130,9 @@ pub struct RunSummary {
     /// Its session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// Who began it and how many calls it made, where counts were asked for.
+    #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<RunCounts>,
 }
 
 impl From<RunRow> for RunSummary {
@@ -115,6 +147,7 @@ impl From<RunRow> for RunSummary {
             ended_at: row.ended_at,
             duration_ms,
             session: row.session,
+            counts: None,
         }
     }
 }
@@ -232,21 +265,9 @@ impl Service {
 
 impl Handle<RunsList> for Service {
     async fn handle(&self, _: &Call<'_>, params: RunsListParams) -> Result<RunList, MethodError> {
-        let filter = RunFilter {
-            statuses: params.status,
-            kind: params.kind,
-            session: params.session,
-            before: params.before,
-            after: None,
-            limit: params.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT),
-        };
-        let store = self.engine().store().clone();
-        let rows = blocking(move || {
-            store.settle()?;
-            Ok::<_, MethodError>(store.runs(&filter)?)
-        })
-        .await?;
-        Ok(RunList { runs: rows.into_iter().map(RunSummary::from).collect() })
+        let limit = params.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
+        let service = self.clone();
+        blocking(move || service.list_runs(&params, limit)).await
     }
 }
 

@@ -1,6 +1,8 @@
 //! [`Service`]: what methods work on in every process, with or without network doors.
 
-use crate::{Methods, RpcError, devices::Devices, list, proof::ProofKeeper};
+use crate::{
+    Methods, RpcError, console::Console, devices::Devices, list, proof::ProofKeeper, run_facts::RunFactsCache,
+};
 use arc_swap::ArcSwap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,6 +30,8 @@ pub struct Service {
 struct Inner {
     engine: Engine,
     devices: Arc<Devices>,
+    console: Console,
+    run_facts: RunFactsCache,
     started: Instant,
     info: ProcessInfo,
     methods: ArcSwap<Methods>,
@@ -88,10 +92,13 @@ impl Service {
     /// `info` is shown by `yard.status`.
     pub fn new(engine: Engine, info: ProcessInfo) -> Self {
         let devices = Arc::new(Devices::new(engine.store().clone(), engine.clock().clone()));
+        let console = Console::new(engine.store().clone(), engine.clock().clone(), devices.clone(), &info.home);
         Self {
             inner: Arc::new(Inner {
                 engine,
                 devices,
+                console,
+                run_facts: RunFactsCache::default(),
                 started: Instant::now(),
                 info,
                 methods: ArcSwap::from_pointee(list::built_in()),
@@ -156,6 +163,16 @@ impl Service {
     /// Devices that may connect.
     pub fn devices(&self) -> &Arc<Devices> {
         &self.inner.devices
+    }
+
+    /// Pairing codes, paired browsers and tickets.
+    pub fn console(&self) -> &Console {
+        &self.inner.console
+    }
+
+    /// What is known of runs beside their rows.
+    pub(crate) fn run_facts(&self) -> &RunFactsCache {
+        &self.inner.run_facts
     }
 
     /// Calls a tool: the one way every door takes.

@@ -2,14 +2,15 @@
 
 use crate::{
     Call, Handle, Hub, Lane, MethodError, RpcError, Service, Terms,
-    hub::{EventBody, lock},
-    methods,
+    hub::{Connection, EventBody, lock},
+    logs, methods,
     params::{Count, Text},
     sessions::Key,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 use toolyard_engine::{Events, Subscription};
 use toolyard_protocol::{ExecutionEvent, RunId};
 
@@ -17,6 +18,9 @@ use toolyard_protocol::{ExecutionEvent, RunId};
 const MAX_WATCHES: usize = 64;
 /// Events in one page, where nothing else is said.
 const DEFAULT_EVENTS: u64 = 1000;
+/// Log lines in one event, and their bytes.
+const LOG_LINES: usize = 200;
+const LOG_BYTES: usize = 64 << 10;
 /// The most events in one page.
 const MAX_EVENTS: u64 = 10_000;
 
@@ -25,6 +29,8 @@ methods! {
     RunsEvents = "runs.events", Terms::read(), EventsParams => EventPage;
     /// Sends the events of a run, or of a session's runs, until the connection ends or unsubscribes.
     RunsSubscribe = "runs.subscribe", Terms::read(), SubscribeParams => Subscribed;
+    /// Sends log lines as they are written, until the connection ends or unsubscribes with `runs.unsubscribe`.
+    LogsSubscribe = "logs.subscribe", Terms::read(), LogsParams => LogsSubscribed;
     /// Ends a subscription.
     RunsUnsubscribe = "runs.unsubscribe", Terms::read().lane(Lane::Express), UnsubscribeParams => Unsubscribed;
 }
@@ -75,27 +81,30 @@ pub struct Subscribed {
     subscription_id: String,
 }
 
+/// Begins a subscription of a connection: its id, and the token that ends it.
+fn begin_watch(connection: &Connection) -> Result<(String, CancellationToken), RpcError> {
+    let subscription_id = uuid::Uuid::now_v7().to_string();
+    let stop = connection.stop.child_token();
+    let mut watches = lock(&connection.watches);
+    if watches.len() >= MAX_WATCHES {
+        return Err(RpcError::invalid(format!("this connection has {MAX_WATCHES} subscriptions already")));
+    }
+    watches.insert(subscription_id.clone(), stop.clone());
+    Ok((subscription_id, stop))
+}
+
 impl Handle<RunsSubscribe> for Hub {
     async fn handle(&self, call: &Call<'_>, params: SubscribeParams) -> Result<Subscribed, MethodError> {
         let subscription = match (params.run_id, params.session_key) {
-            (Some(run_id), None) => Subscription { run_id: Some(run_id), session: None },
-            (None, Some(key)) => Subscription { run_id: None, session: Some(Key::read(&key, None)?.full) },
+            (Some(run_id), None) => Subscription { run_id: Some(run_id), ..Subscription::default() },
+            (None, Some(key)) => Subscription { session: Some(Key::read(&key, None)?.full), ..Subscription::default() },
             _ => {
                 let problem = "invalid runs.subscribe params: must have either runId or sessionKey";
                 return Err(RpcError::invalid(problem).into());
             }
         };
         let connection = call.connection()?;
-        let subscription_id = uuid::Uuid::now_v7().to_string();
-        let stop = connection.stop.child_token();
-        {
-            let mut watches = lock(&connection.watches);
-            if watches.len() >= MAX_WATCHES {
-                let problem = format!("this connection has {MAX_WATCHES} subscriptions already");
-                return Err(RpcError::invalid(problem).into());
-            }
-            watches.insert(subscription_id.clone(), stop.clone());
-        }
+        let (subscription_id, stop) = begin_watch(connection)?;
         let mut events: Events = self.service().engine().bus().subscribe(subscription);
         let (hub, connection) = (self.clone(), Arc::clone(connection));
         tokio::spawn(async move {
@@ -112,6 +121,59 @@ impl Handle<RunsSubscribe> for Hub {
             }
         });
         Ok(Subscribed { ok: true, subscription_id })
+    }
+}
+
+/// Where log lines begin.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct LogsParams {
+    /// Only lines after this cursor, which `logs.tail` and the event `logs` give.
+    cursor: Option<Count>,
+}
+
+/// A subscription to log lines.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LogsSubscribed {
+    subscription_id: String,
+    /// Where the first event begins.
+    cursor: u64,
+}
+
+/// The event `logs`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LogLines {
+    lines: Vec<String>,
+    /// Where the next event begins.
+    cursor: u64,
+    /// Whether lines were lost before these.
+    lost: bool,
+}
+
+impl Handle<LogsSubscribe> for Hub {
+    async fn handle(&self, call: &Call<'_>, params: LogsParams) -> Result<LogsSubscribed, MethodError> {
+        let connection = Arc::clone(call.connection()?);
+        let (subscription_id, stop) = begin_watch(&connection)?;
+        let mut news = logs::ring().watch();
+        let mut cursor = params.cursor.map_or_else(|| *news.borrow_and_update(), |cursor| cursor.0);
+        let answer = LogsSubscribed { subscription_id, cursor };
+        tokio::spawn(async move {
+            loop {
+                let (lines, end, lost) = logs::ring().tail(Some(cursor), LOG_LINES, LOG_BYTES);
+                if !lines.is_empty() {
+                    cursor = end;
+                    connection.outbox.event(&Arc::new(EventBody::new("logs", &LogLines { lines, cursor, lost })));
+                    continue;
+                }
+                tokio::select! {
+                    changed = news.changed() => if changed.is_err() { return },
+                    () = stop.cancelled() => return,
+                }
+            }
+        });
+        Ok(answer)
     }
 }
 

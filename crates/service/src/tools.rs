@@ -323,6 +323,7 @@ impl Hub {
             args: invocation.args,
             timeout_ms: invocation.timeout_ms,
             preview: None,
+            title: None,
             idempotency_key: invocation.idempotency_key,
             dry_run: invocation.dry_run,
             asking: invocation.asking,

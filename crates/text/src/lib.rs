@@ -1,12 +1,12 @@
-//! Text, read once and the same way for notes, memories and tools.
+//! Text analysis that notes, memories and tools share.
 //!
 //! - [`scripts`]: which characters are written without spaces, and how letters are folded.
-//! - [`terms`]: what full-text search counts, with one set of [`terms::Rules`] for each kind of collection.
-//! - [`stems`]: one form for the forms of an English word.
-//! - [`stopwords`]: words that say nothing about a text.
-//! - [`dates`]: which days a text or a question speaks of.
-//! - [`sentences`]: sentences of a text, as slices of it.
-//! - [`embedding`]: meaning without a server, and exact scans over vectors of 8 bits.
+//! - [`terms`]: the terms of full-text search, with one set of [`terms::Rules`] for each kind of collection.
+//! - [`stems`]: stemming of English words.
+//! - [`stopwords`]: words that full-text search ignores.
+//! - [`dates`]: the days that a text or a question mentions.
+//! - [`sentences`]: the sentences of a text, as slices of it.
+//! - [`embedding`]: a built-in static embedding, and exact scans over 8-bit vectors.
 //!
 //! This crate knows no notes, memories, tools, files, threads or clock. The same text gives the same terms everywhere.
 

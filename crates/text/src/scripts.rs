@@ -1,12 +1,12 @@
-//! Scripts: which characters are written without spaces between words, and how the letters of a word are folded, so
-//! that a word is found however it is accented, pointed or joined.
+//! Writing systems: which characters are written without spaces between words, and how letters are folded so that a
+//! query matches a word regardless of accents, vowel points or joined forms.
 
 use std::borrow::Cow;
 use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
-/// Whether a character belongs to a script that is written without spaces between words, or to Hangul, whose words
-/// carry their particles with them. Such text is searched by pairs of characters.
+/// Whether a character belongs to a script that is written without spaces between words, or to Hangul, where particles
+/// are attached to words. Such text is indexed by pairs of neighbouring characters.
 pub fn is_unspaced(c: char) -> bool {
     matches!(c as u32,
         0x0E00..=0x0EFF | 0x1000..=0x109F | 0x1780..=0x17FF // Thai, Lao, Myanmar, Khmer
@@ -15,9 +15,9 @@ pub fn is_unspaced(c: char) -> bool {
         | 0xAC00..=0xD7AF) // Hangul
 }
 
-/// A text in the form in which words are looked for: compatibility characters composed, format characters inside words
-/// (joiners, soft hyphens, marks of direction) removed, because they say how a word is drawn and not what it is. The
-/// space of zero width stays: it ends a word.
+/// Normalises a text for matching: compatibility characters are composed, and format characters inside words (joiners,
+/// soft hyphens, direction marks) are removed, because they change how a word is displayed and not which word it is.
+/// The zero-width space is kept because it separates words.
 pub fn normalise(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return text.into();
@@ -26,8 +26,8 @@ pub fn normalise(text: &str) -> Cow<'_, str> {
     text.nfkc().filter(|c| !is_drawn(*c)).collect::<String>().into()
 }
 
-/// Appends a word in lower case, without what writers add or leave out as they like: accents, vowel points, tatweel.
-/// Marks that make another letter stay: the vowel signs of Indian scripts, `й`, `ї`.
+/// Appends a word in lower case, without marks that writers use optionally: accents, vowel points, tatweel. Marks that
+/// form a different letter are kept: the vowel signs of Indian scripts, `й`, `ї`.
 pub fn fold(word: &str, out: &mut String) {
     if word.is_ascii() {
         out.extend(word.bytes().map(|byte| byte.to_ascii_lowercase() as char));
@@ -47,7 +47,7 @@ pub fn fold(word: &str, out: &mut String) {
             '’' => letters.push('\''),
             'ς' => letters.push('σ'),
             'ـ' => {} // tatweel
-            // One letter each, which keyboards write differently.
+            // Variants of the same letter, depending on the keyboard layout.
             'ٱ' => letters.push('ا'),
             'ی' | 'ى' => letters.push('ي'),
             'ک' => letters.push('ك'),
@@ -57,7 +57,7 @@ pub fn fold(word: &str, out: &mut String) {
     out.extend(letters.nfc());
 }
 
-/// Whether a mark makes another letter of the one before it.
+/// Whether a combining mark turns the base character into a different letter.
 fn is_letter_part(base: char, mark: char) -> bool {
     match (base, mark as u32) {
         (_, 0x0591..=0x05C7) => false, // Hebrew points

@@ -1,7 +1,7 @@
-//! Sentences of a text, as slices of it.
+//! Splits a text into sentences, as slices of the text.
 
-/// Cuts a text into sentences: at stops, question and exclamation marks followed by a space, at the full stops of
-/// scripts without spaces, and at line ends. Nothing is lost but white space around sentences.
+/// Splits a text into sentences: at full stops, question marks and exclamation marks followed by a space, at the full
+/// stops of scripts without spaces, and at line ends. Only the white space around sentences is dropped.
 pub fn sentences(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut start = 0;
@@ -32,15 +32,15 @@ fn push<'a>(found: &mut Vec<&'a str>, sentence: &'a str) {
     }
 }
 
-/// A stop after these ends no sentence.
+/// A full stop after one of these words does not end a sentence.
 fn is_abbreviation(before: &str) -> bool {
     let word = before.rsplit(|c: char| c.is_whitespace() || c == '(').next().unwrap_or_default();
     matches!(word, "Mr" | "Mrs" | "Ms" | "Dr" | "Prof" | "St" | "vs" | "e.g" | "i.e" | "etc" | "approx" | "No" | "Fig")
         || (word.chars().count() == 1 && word.chars().all(char::is_uppercase) && word != "I")
 }
 
-/// The first so many characters of a text at most, cut at the end of a word where there is one, with an ellipsis when
-/// something was cut.
+/// Truncates a text to at most `most` characters, at the end of a word where possible, and appends an ellipsis when
+/// something was removed.
 pub fn clip(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -54,7 +54,7 @@ pub fn clip(text: &str, most: usize) -> String {
     clipped
 }
 
-/// A text with every run of white space made one space.
+/// Replaces every run of white space by one space.
 pub fn collapse(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for word in text.split_whitespace() {

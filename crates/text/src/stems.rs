@@ -1,30 +1,30 @@
-//! Stems: one form for the forms of an English word. Words of other languages and scripts are left as they are.
+//! Stemming: reduces the forms of an English word to one stem. Words of other languages and scripts are unchanged.
 
 use rust_stemmers::{Algorithm, Stemmer};
 use std::{borrow::Cow, sync::LazyLock};
 
-/// Shorter words have no stem but themselves.
+/// Shorter words are not stemmed.
 const LEAST_LETTERS: usize = 3;
-/// Shorter words are left alone by [`light`].
+/// Shorter words are not stemmed by [`light`].
 const LEAST_LIGHT: usize = 4;
-/// Words that end like a plural and are none.
+/// Words that end like a plural but are not one.
 const NOT_PLURAL: [&str; 5] = ["news", "lens", "series", "species", "always"];
 
 static SNOWBALL: LazyLock<Stemmer> = LazyLock::new(|| Stemmer::create(Algorithm::English));
 
-/// Snowball's English stem of a word in lower case.
+/// Snowball's English stem of a lower-case word.
 pub fn snowball(word: &str) -> Cow<'_, str> {
     let is_english = word.len() >= LEAST_LETTERS && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'\'');
     if is_english { SNOWBALL.stem(word) } else { word.into() }
 }
 
-/// The base of a common verb or noun whose form no rule of spelling leads back to it; any other word as it is.
+/// The base form of a common irregular verb or noun; any other word unchanged.
 pub fn base_form(word: &str) -> &str {
     IRREGULAR.binary_search_by_key(&word, |(form, _)| form).map_or(word, |at| IRREGULAR[at].1)
 }
 
-/// A light English stem: plural, tense and the commonest derivations are taken off, so that "calculates",
-/// "calculating", "calculator" and "calculation" are one term. The stem need not be a word.
+/// A light English stemmer: it removes plural, tense and the most common derivational endings, so that "calculates",
+/// "calculating", "calculator" and "calculation" share one stem. The stem need not be a word.
 pub fn light(word: &str) -> String {
     if word.len() < LEAST_LIGHT || !word.bytes().all(|b| b.is_ascii_lowercase()) {
         return word.to_owned();
@@ -112,7 +112,7 @@ fn has_vowel(text: &str) -> bool {
     text.bytes().any(|b| matches!(b, b'a' | b'e' | b'i' | b'o' | b'u' | b'y'))
 }
 
-/// Sorted by form.
+/// Sorted by the first column for binary search.
 const IRREGULAR: [(&str, &str); 109] = [
     ("ate", "eat"),
     ("became", "become"),

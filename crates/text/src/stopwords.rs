@@ -1,12 +1,12 @@
-//! Words that say nothing about a text, in lists that [`crate::terms::Rules`] puts together.
+//! Stopword lists that [`crate::terms::Rules`] combines.
 
-/// The glue of English: no collection counts these.
+/// English function words that no collection counts.
 pub const GLUE: [&str; 33] = [
     "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of",
     "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will", "with",
 ];
 
-/// Function words, question words, and what people say to keep a conversation going.
+/// Further function words, question words, and conversational fillers.
 pub const TALK: [&str; 121] = [
     "about", "after", "ain't", "all", "also", "am", "any", "aren't", "because", "been", "before", "being", "between",
     "both", "can", "can't", "could", "couldn't", "did", "didn't", "do", "does", "doesn't", "doing", "don't", "during",
@@ -19,7 +19,7 @@ pub const TALK: [&str; 121] = [
     "would", "wow", "yeah", "yes", "you", "you'd", "you'll", "you're", "you've", "your", "yours",
 ];
 
-/// Words with which people ask for a tool, and which every tool's description has.
+/// Words that people use to ask for a tool and that most tool descriptions contain.
 pub const ASKING: [&str; 93] = [
     "able",
     "above",
@@ -116,7 +116,7 @@ pub const ASKING: [&str; 93] = [
     "yourselves",
 ];
 
-/// Whether a lower-case word is glue, or a word of talk.
+/// Whether a lower-case word is in [`GLUE`] or [`TALK`].
 pub fn is_talk(word: &str) -> bool {
     GLUE.binary_search(&word).is_ok() || TALK.binary_search(&word).is_ok()
 }

@@ -1,13 +1,15 @@
-//! From text to terms: what full-text search counts in notes, memories and tools, whichever index counts it.
+//! Splits text into the terms that full-text search counts in notes, memories and tools, independent of the index that
+//! stores them.
 //!
-//! Documents and questions are cut the same way. Words are runs of letters, digits and marks, with the apostrophes inside
-//! them; they are folded ([`crate::scripts::fold`]), words that say nothing are left out, English words are stemmed.
-//! Scripts without spaces give pairs of neighbouring characters. A name of several parts (`createFile`) gives the whole
-//! and its parts.
+//! Documents and queries are tokenized the same way. A word is a run of letters, digits and combining marks, including
+//! inner apostrophes. Words are folded ([`crate::scripts::fold`]), stopwords are dropped, and English words are
+//! stemmed. Scripts without spaces give pairs of neighbouring characters. A compound name (`createFile`) gives the
+//! whole name and its parts.
 //!
-//! [`Rules`] has an option only where a measured figure demands one: which words are left out, and how words are stemmed.
-//! The constants [`NOTES`], [`MEMORIES`] and [`TOOLS`] name the figures. Everything else is the same for all: taking
-//! names apart, for example, raises nDCG@10 on SciFact by .010 and changes nothing for memories.
+//! [`Rules`] has an option only where a measurement requires one: which stopwords are dropped, and how words are
+//! stemmed. The constants [`NOTES`], [`MEMORIES`] and [`TOOLS`] state the figures. Everything else is the same for all
+//! collections: splitting compound names, for example, raises nDCG@10 on SciFact by .010 and changes nothing for
+//! memories.
 
 use crate::{
     scripts::{fold, is_unspaced, normalise},
@@ -15,64 +17,64 @@ use crate::{
 };
 use unicode_normalization::char::is_combining_mark;
 
-/// Longer words are cut: nobody searches for them.
+/// Longer words are truncated, because nobody searches for them.
 const MAX_TERM_CHARS: usize = 40;
 
-/// Short words that French and Italian write together with the next one: `l'école` is found by `école`.
+/// Short words that French and Italian contract with the next word, so that `école` finds `l'école`.
 const ELIDED: [&str; 22] = [
     "l", "d", "qu", "c", "s", "n", "m", "t", "j", "jusqu", "lorsqu", "puisqu", "quelqu", "quoiqu", "un", "dell", "all",
     "nell", "sull", "dall", "quest", "bell",
 ];
 
-/// How the forms of an English word become one term. Irregular forms are led back to their base before: `went` and `go`
-/// are one term.
+/// How the forms of an English word become one term. Irregular forms are replaced by their base form first: `went` and
+/// `go` are one term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stem {
     /// Snowball's English stemmer.
     Snowball,
-    /// Endings of plural, tense and the commonest derivations: `calculator` and `calculation` are one term.
+    /// Removes plural, tense and the most common derivational endings: `calculator` and `calculation` are one term.
     Light,
 }
 
-/// What the terms are for.
+/// Which side of a search the terms are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// A document: single characters of scripts without spaces too, so that a question of one character finds it.
+    /// A document. In scripts without spaces it also gives single characters, so that a one-character query finds it.
     Document,
-    /// A question: pairs only, where there are any.
+    /// A query. In scripts without spaces it gives only pairs, unless the run is a single character.
     Question,
 }
 
-/// How the texts of one kind of collection are cut.
+/// How the texts of one kind of collection are tokenized.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
-    /// Lists of words that are left out, each sorted.
+    /// Stopword lists, each sorted.
     stopwords: &'static [&'static [&'static str]],
     /// How words are stemmed.
     stem: Stem,
 }
 
-/// Notes and imported passages. With [`Stem::Light`] SciFact's nDCG@10 is the same; with the words of
-/// [`stopwords::ASKING`] left out it falls by .004.
+/// Notes and imported passages. [`Stem::Light`] would leave SciFact's nDCG@10 unchanged; dropping the words of
+/// [`stopwords::ASKING`] would lower it by .004.
 pub const NOTES: Rules = Rules { stopwords: &[&stopwords::GLUE, &stopwords::TALK], stem: Stem::Snowball };
 
-/// Memories and turns of conversations. With [`Stem::Light`] recall@10 on LoCoMo falls by .004, and by .005 with the
-/// words of [`stopwords::ASKING`] left out.
+/// Memories and conversation turns. [`Stem::Light`] would lower recall@10 on LoCoMo by .004; dropping the words of
+/// [`stopwords::ASKING`] would lower it by .005.
 pub const MEMORIES: Rules = NOTES;
 
-/// Names, descriptions and parameters of tools. With [`Stem::Snowball`] nDCG@10 falls by .003 on BFCL and on
-/// StableToolBench; with the words of [`stopwords::ASKING`] counted it falls by .004 on MetaTool and .003 on
+/// Names, descriptions and parameters of tools. [`Stem::Snowball`] would lower nDCG@10 by .003 on BFCL and on
+/// StableToolBench; counting the words of [`stopwords::ASKING`] would lower it by .004 on MetaTool and .003 on
 /// StableToolBench.
 pub const TOOLS: Rules =
     Rules { stopwords: &[&stopwords::GLUE, &stopwords::TALK, &stopwords::ASKING], stem: Stem::Light };
 
 impl Rules {
-    /// Calls `emit` with each term of a text and the word it was made from (folded, not stemmed), in order.
+    /// Calls `emit` with each term of a text and the folded, unstemmed word it comes from, in order.
     pub fn terms(&self, text: &str, side: Side, mut emit: impl FnMut(&str, &str)) {
         written_words(text, |word| self.word_terms(word, side, &mut emit));
     }
 
-    /// Calls `emit` with the terms of one word as it is written, and the folded word of each.
+    /// Calls `emit` with the terms of one word of the original text, each with its folded word.
     pub fn word_terms(&self, word: &str, side: Side, emit: &mut impl FnMut(&str, &str)) {
         if word.is_ascii() {
             return self.spaced_terms(word, emit);
@@ -118,8 +120,8 @@ impl Rules {
     }
 }
 
-/// Calls `emit` with each word of a text, folded, function words included. A run of characters of a script without
-/// spaces is one word here.
+/// Calls `emit` with each folded word of a text, including stopwords. A run of characters of a script without spaces
+/// counts as one word.
 pub fn words(text: &str, mut emit: impl FnMut(&str)) {
     let mut folded = String::new();
     written_words(text, |word| {
@@ -133,7 +135,7 @@ pub fn words(text: &str, mut emit: impl FnMut(&str)) {
     });
 }
 
-/// Calls `emit` with each word of a text as it is written, in order.
+/// Calls `emit` with each word of a text as written, in order.
 pub fn written_words(text: &str, mut emit: impl FnMut(&str)) {
     let text = normalise(text);
     let mut start: Option<usize> = None;
@@ -158,7 +160,7 @@ fn is_apostrophe(text: &str, at: usize, c: char) -> bool {
     matches!(c, '\'' | '’') && text[at + c.len_utf8()..].chars().next().is_some_and(char::is_alphabetic)
 }
 
-/// Calls `each` with the longest stretches of a word that are of a script without spaces, or are not.
+/// Calls `each` with the maximal runs of a word that belong, or do not belong, to a script without spaces.
 fn each_run(word: &str, mut each: impl FnMut(&str)) {
     if word.is_ascii() {
         return each(word);
@@ -178,8 +180,8 @@ fn each_run(word: &str, mut each: impl FnMut(&str)) {
     }
 }
 
-/// Calls `each` with the parts of a name (`getHTTPResponse2`: get, HTTP, Response, 2), as they are written; never for a
-/// word of one part.
+/// Calls `each` with the parts of a compound name as written (`getHTTPResponse2`: get, HTTP, Response, 2). A word of
+/// one part gives none.
 fn each_part(word: &str, mut each: impl FnMut(&str)) {
     let may_have_parts = |c: char| c.is_uppercase() || c.is_numeric();
     if !word.starts_with(char::is_numeric) && !word.chars().skip(1).any(may_have_parts) {
@@ -206,7 +208,7 @@ fn each_part(word: &str, mut each: impl FnMut(&str)) {
     }
 }
 
-/// Pairs of neighbouring characters, and single ones where they are wanted.
+/// Emits pairs of neighbouring characters. Single characters are emitted for documents and for one-character runs.
 fn unspaced_terms(run: &str, side: Side, emit: &mut impl FnMut(&str, &str)) {
     let ends: Vec<usize> = run.char_indices().map(|(at, _)| at).chain([run.len()]).collect();
     if side == Side::Document || ends.len() == 2 {

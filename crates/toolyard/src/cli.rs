@@ -2,12 +2,15 @@
 //! shares and the list of commands, in `cli/` a file for each family of them.
 
 mod approvals;
+mod begin;
 mod bridge;
 mod config;
+mod connect;
 mod ctx;
 mod eval;
 mod extensions;
 mod gateway;
+mod hooks;
 mod plan;
 pub mod reference;
 mod runs;
@@ -16,16 +19,19 @@ mod upkeep;
 mod vault;
 
 pub use approvals::{AllowArgs, ApprovalsCommand, GrantScopeArg, GrantsCommand};
+pub use begin::{InitArgs, ReportArgs, SelfCommand};
 pub use bridge::{BridgeCommand, BridgeOpening, ClaudeCommand, ClaudePluginArgs, ClaudeStart, Verdict};
 pub use config::{ConfigCommand, ExplainArgs};
+pub use connect::{ConnectArgs, ImportCommand, ImportMcpArgs};
 pub use ctx::CtxCommand;
 pub use eval::EvalCommand;
 pub use extensions::{McpAdd, McpArgs, McpCommand, PluginsCommand};
-pub use gateway::{DevicesCommand, GatewayCommand, GatewayTarget, UpArgs};
+pub use gateway::{ConsoleArgs, DevicesCommand, GatewayCommand, GatewayTarget, UpArgs};
+pub use hooks::{HooksClient, HooksClientArgs, HooksCommand, HooksInstallArgs, HooksRunArgs};
 pub use plan::{Approval, PlanCommand, PlanFile};
-pub use runs::{KeysCommand, RunsCommand};
+pub use runs::{KeysCommand, RunFilterArgs, RunsCommand};
 pub use tools::{CallArgs, SearchMode, ToolsCommand};
-pub use upkeep::{BackupArgs, PruneArgs, RestoreArgs, StoreCommand};
+pub use upkeep::{BackupArgs, LogsArgs, PruneArgs, RestoreArgs, StoreCommand};
 pub use vault::{FileStateArg, IndexArgs, SearchArgs, VaultCommand};
 
 use clap::{Args, Parser, Subcommand};
@@ -72,8 +78,12 @@ pub struct Global {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Set Toolyard up: a few questions, a commented config.toml, the first index
+    Init(InitArgs),
     /// Start Toolyard and serve until stopped
     Up(UpArgs),
+    /// Pair a browser with the running Toolyard and open the web console
+    Console(ConsoleArgs),
     /// Print the status: running or not, address, vault, index, session key, open questions, what to do next
     Status,
     /// Call one tool
@@ -87,12 +97,18 @@ pub enum Command {
     /// List, show, export, verify, resume and cancel runs
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// Print log lines of the running Toolyard
+    Logs(LogsArgs),
+    /// Show what the running Toolyard is doing, refreshed every second, until interrupted
+    Top,
     /// List, show and answer the questions of agents
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
     /// List and revoke lasting permissions
     #[command(subcommand)]
     Grants(GrantsCommand),
+    /// Say what every agent did in a span of time
+    Report(ReportArgs),
     /// Copy everything Toolyard keeps into a folder, while it runs
     Backup(BackupArgs),
     /// Put a backup into an empty home (--home)
@@ -121,6 +137,14 @@ pub enum Command {
     /// Install, list, update and remove plugins
     #[command(subcommand)]
     Plugins(PluginsCommand),
+    /// Enter Toolyard into a client's settings: its MCP server and, where the client has them, hooks
+    Connect(ConnectArgs),
+    /// Take over what clients already have
+    #[command(subcommand)]
+    Import(ImportCommand),
+    /// Put hooks into coding agents, so that calls of their own tools are decided, recorded and taken back here
+    #[command(subcommand)]
+    Hooks(HooksCommand),
     /// List, approve, reject and revoke devices
     #[command(subcommand)]
     Devices(DevicesCommand),
@@ -140,6 +164,11 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Check this installation and report problems
     Doctor,
+    /// Print the version of this program
+    Version,
+    /// Look after this program itself
+    #[command(subcommand, name = "self")]
+    SelfCommand(SelfCommand),
     /// Print a completion script for a shell
     Completions {
         /// The shell

@@ -6,9 +6,9 @@ mod page;
 mod secrets;
 
 pub use file::{
-    AgentDefaults, AgentsConfig, BridgeConfig, Config, EngineConfig, ExperimentalConfig, Exposure, GatewayConfig,
-    LogConfig, LogFormat, McpConfig, RateLimitConfig, RecordConfig, RetentionConfig, RunFilesMode, TlsConfig,
-    ToolsConfig, VaultConfig,
+    AgentDefaults, AgentsConfig, ApprovalsBy, BridgeConfig, Config, EngineConfig, ExperimentalConfig, Exposure,
+    GatewayConfig, HooksConfig, LogConfig, LogFormat, McpConfig, RateLimitConfig, RecordConfig, RetentionConfig,
+    RunFilesMode, TlsConfig, ToolsConfig, VaultConfig,
 };
 pub use page::reference;
 pub use secrets::texts;
@@ -88,6 +88,7 @@ pub fn resolve(global: &Global) -> Result<Resolved, Failure> {
     let named = config.index.program.clone();
     config.knowledge.index.program = config.knowledge.index.program.or(named);
     let mut rules = config.policy.clone();
+    rules.native = config.hooks.preset;
     if config.is_lean() {
         rules.deny.extend(LEAN_REMOVES.map(str::to_owned));
     }

@@ -89,6 +89,10 @@ impl Home {
     pub fn tokens(&self) -> PathBuf {
         self.state().join("mcp-tokens")
     }
+    /// Snapshots of projects in which coding agents run commands.
+    pub fn snapshots(&self) -> PathBuf {
+        self.state().join("snapshots")
+    }
     /// Lock files of vaults.
     pub fn locks(&self) -> PathBuf {
         self.state().join("locks")

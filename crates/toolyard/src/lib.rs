@@ -6,6 +6,7 @@
 pub mod authority;
 pub mod backend;
 pub mod cli;
+pub mod clients;
 pub mod commands;
 pub mod config;
 mod context;
@@ -14,6 +15,7 @@ mod editors;
 pub mod error_reference;
 pub mod heads;
 pub mod home;
+pub mod hooks;
 mod index_program;
 pub mod mcp;
 pub mod method_reference;

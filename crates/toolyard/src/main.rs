@@ -13,6 +13,10 @@ fn main() -> ExitCode {
     if toolyard_sandbox::launch::is_launch() {
         return toolyard_sandbox::launch::run();
     }
+    // A coding agent's hook starts with each of its calls: nothing may come before the answer.
+    if let Some(code) = commands::hooks::run::typed() {
+        return code;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return output::usage_error(&error),

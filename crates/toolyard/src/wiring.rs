@@ -6,6 +6,7 @@ use crate::{
     context_methods::ContextMethods,
     editors::Editors,
     heads::{Heads, HomeProof},
+    hooks::HookMethods,
     notes,
     plugins::PluginMethods,
     run_files::RunFiles,
@@ -22,6 +23,7 @@ use toolyard_engine::{
     store::{RunFilter, StoreError},
     system_clock,
 };
+use toolyard_hooks::{HooksDoor, NativeProvider};
 use toolyard_knowledge::Knowledge;
 use toolyard_mcp::{Asks, Upstreams, server::Skills};
 use toolyard_plugins::{Plugins, PluginsParts, walled::server_spec};
@@ -77,17 +79,19 @@ fn declare(
     plugins: Option<&PluginMethods>,
     upstreams: Option<&UpstreamMethods>,
     upkeep: Option<&Upkeep>,
+    hooks: Option<&HookMethods>,
 ) {
     crate::context_methods::declare(methods, context);
     crate::plugins::declare(methods, plugins);
     crate::upstreams::declare(methods, upstreams);
     crate::upkeep::declare(methods, upkeep);
+    crate::hooks::declare(methods, hooks);
 }
 
 /// Every method of the program, as it is declared.
 pub fn all_methods() -> Methods {
     let mut methods = Methods::built_in();
-    declare(&mut methods, None, None, None, None);
+    declare(&mut methods, None, None, None, None, None);
     methods
 }
 
@@ -148,6 +152,10 @@ impl Yard {
             }
             _ => None,
         };
+        let native = match needs {
+            Needs::Store => Some(register_native(&engine, &home)?),
+            Needs::Catalog => None,
+        };
         let settings = resolved.config.tool_search()?;
         let tool_search = Arc::new(ToolSearch::new(settings, ScriptRunner::new(), Some(Arc::new(StaticMeaning))));
         ToolSearch::register(&tool_search, &engine).map_err(refused)?;
@@ -205,9 +213,18 @@ impl Yard {
             })?;
         }
         let upkeep = on_disk.map(|store| Upkeep::new(store, service.engine().clone(), home.clone(), retention));
+        let hook_methods = native
+            .map(|provider| HookMethods(HooksDoor::new(service.engine().clone(), provider, crate::home::user_name())));
         service.extend(|methods| {
             let upstreams = Some(&upstream_methods);
-            declare(methods, context_methods.as_ref(), Some(&plugin_methods), upstreams, upkeep.as_ref());
+            declare(
+                methods,
+                context_methods.as_ref(),
+                Some(&plugin_methods),
+                upstreams,
+                upkeep.as_ref(),
+                hook_methods.as_ref(),
+            );
         });
         Ok(Self {
             service,
@@ -413,6 +430,13 @@ fn register_vault(
     let vault = Arc::new(Vault::open(root, options).map_err(|e| unusable(e.to_string()))?);
     register(engine, toolyard_vault::definitions(), Arc::new(VaultProvider::new(vault.clone(), editors)))?;
     Ok(Some(vault))
+}
+
+/// Takes in the tools that stand for calls of coding agents.
+fn register_native(engine: &Engine, home: &crate::home::Home) -> Result<Arc<NativeProvider>, Failure> {
+    let provider = NativeProvider::new(home.snapshots());
+    engine.register(toolyard_hooks::entries().map_err(refused)?, provider.clone()).map_err(refused)?;
+    Ok(provider)
 }
 
 pub(crate) fn register(

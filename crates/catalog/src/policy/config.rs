@@ -1,5 +1,6 @@
 //! The `[policy]` table of the configuration. Doc comments here are the configuration reference.
 
+use crate::native::NativePreset;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -250,13 +251,17 @@ pub struct PolicyConfig {
     pub allow_delete: bool,
     /// Limits for each run.
     pub limits: PolicyLimits,
+    /// What happens to native calls of coding agents. Set from `hooks.preset`.
+    #[serde(skip_deserializing, skip_serializing_if = "NativePreset::is_default")]
+    #[schemars(skip)]
+    pub native: NativePreset,
     /// Layers by agent id; `*` globs are possible.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub agents: BTreeMap<String, LayerConfig>,
     /// Layers by session key; `*` globs are possible.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub sessions: BTreeMap<String, LayerConfig>,
-    /// Layers by door: `cli`, `gateway`, `http`, `mcp`, `bridge`, `script`, `console` or `internal`.
+    /// Layers by door: `cli`, `gateway`, `http`, `mcp`, `bridge`, `script`, `console`, `hooks` or `internal`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub doors: BTreeMap<String, LayerConfig>,
 }

@@ -12,7 +12,10 @@ use super::{
     secrets::SecretArguments,
     selector::in_profile,
 };
-use crate::registry::{Fingerprint, ToolEntry};
+use crate::{
+    native::NativeClass,
+    registry::{Fingerprint, ToolEntry},
+};
 use serde_json::{Map, Value, json};
 use std::{
     collections::HashMap,
@@ -69,6 +72,8 @@ pub struct EffectivePolicy {
     scopes: Vec<String>,
     /// The session, if it has its own tools.
     own: Option<String>,
+    /// Whether the subject comes in through the hooks' door.
+    is_native: bool,
     mode: ApprovalMode,
     risk: RiskRules,
     allow_commands: bool,
@@ -81,7 +86,13 @@ pub struct EffectivePolicy {
 }
 
 impl EffectivePolicy {
-    pub(super) fn new(global: Arc<Global>, layers: Vec<Arc<Layer>>, scopes: Vec<String>, own: Option<String>) -> Self {
+    pub(super) fn new(
+        global: Arc<Global>,
+        layers: Vec<Arc<Layer>>,
+        scopes: Vec<String>,
+        own: Option<String>,
+        is_native: bool,
+    ) -> Self {
         let config = &global.config;
         let mode = strictest_mode(&global, &layers);
         let risk = strictest_risk(&global, &layers);
@@ -112,6 +123,7 @@ impl EffectivePolicy {
             layers,
             scopes,
             own,
+            is_native,
             mode,
             risk,
             allow_commands,
@@ -126,10 +138,11 @@ impl EffectivePolicy {
     /// Whether a call may run. Lists and searches ask with `None`; a call asks with its arguments.
     pub fn decide(&self, tool: &ToolEntry, args: Option<&Map<String, Value>>) -> Decision {
         if !self.knows(tool) {
-            return Decision::Deny {
-                reason: format!("{} belongs to another session", tool.name()),
-                rule: "session".to_owned(),
+            let (whose, rule) = match tool.native() {
+                Some(_) => ("to the hooks of coding agents", "hooks"),
+                None => ("to another session", "session"),
             };
+            return Decision::Deny { reason: format!("{} belongs {whose}", tool.name()), rule: rule.to_owned() };
         }
         let verdict = self.verdict(tool);
         if verdict.plain.is_denied() {
@@ -172,9 +185,10 @@ impl EffectivePolicy {
     pub fn hash(&self) -> &str {
         &self.hash
     }
-    /// Whether the tool is there at all for the subject: another session's is not.
+    /// Whether the tool is there at all for the subject: another session's is not, and a native tool only for hooks.
     pub fn knows(&self, tool: &ToolEntry) -> bool {
-        tool.session().is_none_or(|session| self.own.as_deref() == Some(session))
+        (tool.native().is_none() || self.is_native)
+            && tool.session().is_none_or(|session| self.own.as_deref() == Some(session))
     }
     /// The session whose own tools are visible. Not part of the hash.
     pub fn own(&self) -> Option<&str> {
@@ -229,6 +243,9 @@ impl EffectivePolicy {
 
     /// The answer that needs no arguments, ask rules aside. Denials come first, in whatever mode.
     fn plain(&self, tool: &ToolEntry) -> Decision {
+        if let Some(class) = tool.native() {
+            return self.native(tool, class);
+        }
         if let Some(denial) = self.denial(tool) {
             return denial;
         }
@@ -243,6 +260,24 @@ impl EffectivePolicy {
         };
         let reason = format!("{}: {reason}", tool.name());
         Decision::Ask { reason, rule, timeout_ms: self.global.config.approval.timeout_ms }
+    }
+
+    /// A native call: denied by name where a layer says so, otherwise as the preset says. The lists and risk rules that
+    /// select among Toolyard's own tools do not name an agent's, so they do not apply.
+    fn native(&self, tool: &ToolEntry, class: NativeClass) -> Decision {
+        let name = tool.name();
+        for layer in &self.layers {
+            if let Some(word) = layer.deny.matching(tool) {
+                let reason = format!("{name} is denied ({word})");
+                return Decision::Deny { reason, rule: format!("{}.deny", layer.key) };
+            }
+        }
+        let (reason, rule) = (format!("{name}: {}", class.describe()), "hooks.preset".to_owned());
+        match self.global.config.native.verdict(class) {
+            Verdict::Allow => Decision::Allow,
+            Verdict::Ask => Decision::Ask { reason, rule, timeout_ms: self.global.config.approval.timeout_ms },
+            Verdict::Deny => Decision::Deny { reason: format!("{reason}, and those calls are refused"), rule },
+        }
     }
 
     fn denial(&self, tool: &ToolEntry) -> Option<Decision> {

@@ -17,7 +17,9 @@ use std::{
 use toolyard_protocol::Sandbox;
 
 /// The doors a layer can be made for.
-const DOORS: [&str; 8] = ["cli", "gateway", "http", "mcp", "bridge", "script", "console", "internal"];
+const DOORS: [&str; 9] = ["cli", "gateway", "http", "mcp", "bridge", "script", "console", HOOKS_DOOR, "internal"];
+/// The door of native calls, the only one through which native tools can be called.
+const HOOKS_DOOR: &str = "hooks";
 /// Maximum number of subjects whose effective policy is cached; beyond it, policies are computed each time.
 const MAX_CACHED_SUBJECTS: usize = 1_024;
 
@@ -94,8 +96,8 @@ enum For {
 }
 
 /// Everything that distinguishes the policy of one subject from another's: the positions of the layers that apply, the
-/// scopes, and the session if it has its own tools.
-type SubjectKey = (Vec<usize>, Vec<String>, Option<String>);
+/// scopes, the session if it has its own tools, and whether the request came through the hooks' door.
+type SubjectKey = (Vec<usize>, Vec<String>, Option<String>, bool);
 
 /// A policy, checked and ready.
 #[derive(Debug)]
@@ -199,14 +201,16 @@ impl Policy {
         let mut scopes = subject.scopes.to_vec();
         scopes.sort_unstable();
         scopes.dedup();
-        let key = (indices, scopes, subject.session.filter(|_| owns).map(str::to_owned));
+        let is_native = subject.door == HOOKS_DOOR;
+        let key = (indices, scopes, subject.session.filter(|_| owns).map(str::to_owned), is_native);
         // A poisoned lock only means that a thread panicked elsewhere; what is cached is still right.
         if let Some(known) = self.cache.read().unwrap_or_else(|e| e.into_inner()).get(&key) {
             return Arc::clone(known);
         }
         let chosen = key.0.iter().filter_map(|&index| self.layers.get(index)).map(|(_, _, layer)| Arc::clone(layer));
         let layers = std::iter::once(Arc::clone(&self.base)).chain(chosen).collect();
-        let effective = Arc::new(EffectivePolicy::new(Arc::clone(&self.global), layers, key.1.clone(), key.2.clone()));
+        let effective =
+            Arc::new(EffectivePolicy::new(Arc::clone(&self.global), layers, key.1.clone(), key.2.clone(), is_native));
         let mut cache = self.cache.write().unwrap_or_else(|e| e.into_inner());
         if cache.len() >= MAX_CACHED_SUBJECTS {
             cache.clear();

@@ -4,7 +4,7 @@ use super::{
     marks::{Mark, MarkFinder},
     schema::{CompiledSchema, Violation, check_shape},
 };
-use crate::{authority::HostArgument, policy::Profile};
+use crate::{authority::HostArgument, native::NativeClass, policy::Profile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -137,6 +137,7 @@ pub struct ToolEntry {
     host_paths_granted: bool,
     session: Option<Box<str>>,
     profiles: Box<[Profile]>,
+    native: Option<NativeClass>,
     /// SHA-256 over the definition.
     described: Fingerprint,
     fingerprint: Fingerprint,
@@ -202,6 +203,7 @@ impl ToolEntry {
             host_paths_granted: false,
             session: None,
             profiles: Box::default(),
+            native: None,
             described: canonical::sha256(&described),
             fingerprint: [0; 32],
             input: OnceLock::new(),
@@ -259,6 +261,14 @@ impl ToolEntry {
         self
     }
 
+    /// Marks a tool of coding agents, which only their hooks can call.
+    #[must_use]
+    pub fn with_native(mut self, class: NativeClass) -> Self {
+        self.native = Some(class);
+        self.refresh_fingerprint();
+        self
+    }
+
     /// Says which profiles the tool belongs to. Empty means: by its groups.
     #[must_use]
     pub fn with_profiles(mut self, profiles: Vec<Profile>) -> Self {
@@ -302,6 +312,10 @@ impl ToolEntry {
     /// Whether agents may name paths of the host in folders that the configuration grants.
     pub fn host_paths_granted(&self) -> bool {
         self.host_paths_granted
+    }
+    /// The class of native calls that the tool stands for, if it does.
+    pub fn native(&self) -> Option<NativeClass> {
+        self.native
     }
     /// The profiles it declares.
     pub fn profiles(&self) -> &[Profile] {
@@ -357,6 +371,9 @@ impl ToolEntry {
         bytes.extend_from_slice(self.id.as_bytes());
         bytes.extend_from_slice(flags.to_string().as_bytes());
         bytes.extend_from_slice(self.session.as_deref().unwrap_or_default().as_bytes());
+        if let Some(class) = self.native {
+            bytes.extend_from_slice(class.describe().as_bytes());
+        }
         if !self.host_arguments.is_empty() {
             let names: Vec<&str> = self.host_arguments.iter().map(|argument| argument.name).collect();
             bytes.extend_from_slice(json!([names, self.host_paths_granted]).to_string().as_bytes());

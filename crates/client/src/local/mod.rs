@@ -24,41 +24,41 @@ use tokio::{
 use toolyard_protocol::{ErrorCode, ExecutionEvent, Failure};
 use toolyard_service::{EventSink, Method};
 
-/// A line longer than this ends the connection.
+/// Maximum length of a line; a longer one ends the connection.
 pub const MAX_LINE: usize = 32 << 20;
 
-/// A request, one line.
+/// A request; one line.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Request {
-    /// The reply has the same.
+    /// The request id; replies carry the same id.
     pub id: u64,
-    /// The method.
+    /// The name of the method.
     pub method: String,
     /// Its parameters.
     #[serde(default)]
     pub params: Value,
 }
 
-/// An event of a request, or its end, one line.
+/// An event or the result of a request; one line.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Reply {
-    /// The request.
+    /// The id of the request.
     pub id: u64,
     /// An event of a run that the request started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<ExecutionEvent>,
-    /// Whether the request was answered; absent for an event.
+    /// Whether the request succeeded; absent for an event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ok: Option<bool>,
-    /// The answer.
+    /// The result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Box<RawValue>>,
-    /// Why there is no answer.
+    /// The error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
 }
 
-/// Reads one line of at most [`MAX_LINE`] bytes. False at the end of the stream or past the limit.
+/// Reads one line of at most [`MAX_LINE`] bytes. Returns `false` at the end of the stream or when the line is too long.
 pub async fn next_line(reader: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> std::io::Result<bool> {
     line.clear();
     loop {
@@ -82,7 +82,7 @@ pub async fn next_line(reader: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<
     }
 }
 
-/// Connects to a local socket and sends the secret. `None` where nobody listens.
+/// Connects to a local socket and sends the secret. Returns `None` when nothing listens on it.
 pub async fn connect(path: &Path) -> Result<Option<UnixStream>, Failure> {
     let Ok(mut stream) = UnixStream::connect(path).await else { return Ok(None) };
     let secret = LocalSecret::of_socket(path).map_err(|e| {
@@ -95,7 +95,7 @@ pub async fn connect(path: &Path) -> Result<Option<UnixStream>, Failure> {
     Ok(Some(stream))
 }
 
-/// The command line's end.
+/// The command line's end of the local socket.
 pub struct LocalClient {
     reader: BufReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
@@ -108,15 +108,15 @@ fn lost(what: &dyn std::fmt::Display) -> Failure {
 }
 
 impl LocalClient {
-    /// Connects and sends the secret. `None` where no living Toolyard listens; a failure where one does but its secret
-    /// cannot be read.
+    /// Connects and sends the secret. Returns `None` when no running Toolyard listens, and an error when one does but
+    /// its secret cannot be read.
     pub async fn connect(path: &Path) -> Result<Option<Self>, Failure> {
         let Some(stream) = connect(path).await? else { return Ok(None) };
         let (reader, writer) = stream.into_split();
         Ok(Some(Self { reader: BufReader::new(reader), writer, next_id: 1 }))
     }
 
-    /// Calls a method; events go to the sink as they come.
+    /// Calls a method; events are sent to the sink as they arrive.
     pub async fn call<M: Method>(&mut self, params: &M::Params, events: Option<EventSink>) -> Result<M::Answer, Failure>
     where
         M::Params: Serialize,
@@ -127,7 +127,7 @@ impl LocalClient {
         serde_json::from_str(answer.get()).map_err(|error| unread(M::NAME, &error))
     }
 
-    /// Calls a method by its name; the answer is JSON.
+    /// Calls a method by name; returns the result as JSON.
     pub async fn call_by_name(
         &mut self,
         method: &str,
@@ -161,7 +161,7 @@ impl LocalClient {
     }
 }
 
-/// The failure of an answer that this version cannot read.
+/// The error for a result that this version cannot parse.
 pub fn unread(method: &str, error: &serde_json::Error) -> Failure {
     Failure::new(ErrorCode::InternalError, format!("the answer to {method} cannot be read: {error}"))
         .suggest("The running Toolyard may be of another version; restart it.")

@@ -1,8 +1,8 @@
 //! The secret that a client of the local sockets must send as its first line.
 //!
-//! The user id of the peer does not tell the owner's command line from a plugin that the same user runs. The secret
-//! does: it is a private file in the home's `state/` folder, which confined programs cannot read. A new one is made
-//! each time the server starts.
+//! The peer's user id does not distinguish the owner's command line from a plugin that runs as the same user. The
+//! secret does: it is a private file in the home's `state/` folder, which confined programs cannot read. Every server
+//! start creates a new secret.
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
@@ -16,13 +16,13 @@ use std::{
 use subtle::ConstantTimeEq;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// The file's name, in the folder of the sockets.
+/// Name of the secret's file, in the folder of the sockets.
 const FILE: &str = "local.secret";
-/// Random bytes in a secret.
+/// Number of random bytes in a secret.
 const SECRET_BYTES: usize = 32;
-/// The first line is at most this long.
+/// Maximum length of the first line.
 const MAX_FIRST_LINE: usize = 256;
-/// A client must send its first line within this time.
+/// Timeout of a client's first line.
 const FIRST_LINE_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Serialize, Deserialize)]
@@ -36,7 +36,7 @@ struct FirstLine {
 pub struct LocalSecret(String);
 
 impl LocalSecret {
-    /// Makes a new secret and writes it to the folder of the sockets, replacing the one of an earlier start.
+    /// Creates a new secret and writes it to the folder of the sockets, replacing that of an earlier start.
     pub fn create(folder: &Path) -> io::Result<Self> {
         let mut bytes = [0u8; SECRET_BYTES];
         let mut filled = 0;
@@ -56,7 +56,7 @@ impl LocalSecret {
         Ok(Self(secret))
     }
 
-    /// Reads the secret that the server behind a socket wrote.
+    /// Reads the secret of the server behind a socket.
     pub fn of_socket(socket: &Path) -> io::Result<Self> {
         let path = Self::file(socket);
         let text = fs::read_to_string(&path).map_err(|error| {
@@ -66,12 +66,12 @@ impl LocalSecret {
         Ok(Self(text.trim().to_owned()))
     }
 
-    /// Where the secret of a socket lies.
+    /// The path of a socket's secret.
     pub fn file(socket: &Path) -> PathBuf {
         socket.with_file_name(FILE)
     }
 
-    /// Reads a client's first line and compares. Nothing beyond that line is read.
+    /// Reads a client's first line and compares the secret. Nothing beyond that line is read.
     pub async fn admits(&self, stream: &mut (impl AsyncRead + Unpin)) -> bool {
         let line = tokio::time::timeout(FIRST_LINE_WITHIN, first_line(stream)).await;
         let Ok(Ok(Some(line))) = line else { return false };
@@ -84,13 +84,14 @@ impl LocalSecret {
         stream.write_all(self.first_line()?.as_bytes()).await
     }
 
-    /// The first line, with its end.
+    /// The first line, including its line break.
     pub fn first_line(&self) -> io::Result<String> {
         Ok(serde_json::to_string(&FirstLine { secret: self.0.clone() })? + "\n")
     }
 }
 
-/// Reads byte by byte, because what follows the line belongs to the protocol. `None` at the end or past the limit.
+/// Reads byte by byte, because the bytes after the line belong to the protocol. Returns `None` at the end of the stream
+/// or when the line is too long.
 async fn first_line(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::with_capacity(MAX_FIRST_LINE);
     let mut byte = [0u8; 1];

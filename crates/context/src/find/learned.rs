@@ -1,4 +1,4 @@
-//! What the index takes in of a file: passages to be found by, and what is shown of it in a result.
+//! Prepares a file for the index: its passages, and the text shown in a result.
 
 use crate::store::{
     digest,
@@ -7,17 +7,17 @@ use crate::store::{
 };
 use toolyard_recall::index::{self, Category, Document};
 
-/// A file longer than this is indexed in passages.
+/// Longer files are split into passages.
 const MAX_PASSAGE: usize = 2400;
-/// Passages of one file that are indexed.
+/// Maximum number of indexed passages of one file.
 const MAX_PASSAGES: usize = 512;
-/// Stands between a file's URI and the number of a passage; no name holds it.
+/// Separates a file's URI from the number of a passage; no file name contains it.
 pub(crate) const PASSAGE: char = '\u{1}';
 
 #[derive(Default)]
 pub(crate) struct Known {
     pub(crate) told: String,
-    /// How much of that a memory says itself; the rest notes who said it and when.
+    /// Length of the memory's own text; the rest records who said it and when.
     pub(crate) own: usize,
     pub(crate) passages: usize,
 }
@@ -39,11 +39,11 @@ pub(crate) fn index_kind(kind: Kind) -> index::Kind {
     }
 }
 
-/// A file, ready to be indexed; made without holding a lock.
+/// A file prepared for indexing, without holding a lock.
 pub(crate) struct Learned {
     pub(crate) documents: Vec<Document>,
     pub(crate) known: Known,
-    /// What a skill says of itself; of others nothing is said in their files.
+    /// The labels that a skill declares. Other files declare none.
     pub(crate) labels: Option<Vec<String>>,
 }
 
@@ -57,7 +57,7 @@ impl Learned {
         let told = digest::abstract_of(place.name(), readable);
         let own =
             fields.memory.as_ref().filter(|memory| told.starts_with(&memory.text)).map_or(told.len(), |m| m.text.len());
-        // Without the notes about who said it and when: those are fields of their own.
+        // The notes about speaker and time are left out, because they are separate fields.
         let readable = fields.memory.as_ref().map_or(readable, |memory| memory.text.as_str());
         let scope = place.parent().map(|p| p.to_string()).unwrap_or_default();
         let base = Document {
@@ -68,7 +68,7 @@ impl Learned {
             title: title(place, readable),
             also: place.names().iter().rev().nth(1).map(|name| name.replace(['_', '-'], " ")).unwrap_or_default(),
             speaker: fields.speaker.clone(),
-            // Files of earlier versions have it only beside what was extracted.
+            // Files of earlier versions store the role only in the extracted memory.
             role: fields.role.or(fields.memory.as_ref().and_then(|memory| memory.role)),
             time_ms: fields.time_ms(),
             level: index::LEAF,
@@ -92,7 +92,7 @@ impl Learned {
     }
 }
 
-/// A file's first heading, or its name in words.
+/// A file's first heading with its name, or the name in words.
 fn title(place: &Place, text: &str) -> String {
     let heading = text.lines().take(40).find_map(|line| line.strip_prefix("# ")).map(str::trim);
     let name = place.name().rsplit_once('.').map_or(place.name(), |(stem, _)| stem).replace(['_', '-'], " ");
@@ -102,7 +102,7 @@ fn title(place: &Place, text: &str) -> String {
     }
 }
 
-/// Cuts a long text between paragraphs.
+/// Splits a long text between paragraphs.
 fn passages(text: &str) -> Vec<&str> {
     if text.len() <= MAX_PASSAGE {
         return vec![text];

@@ -1,5 +1,5 @@
-//! [`Library`]: what can be searched by meaning and words. Filled from the files when first asked, kept up to date by
-//! every change, and never written anywhere: the files are the truth.
+//! [`Library`]: the search index of an account. It is built from the files on first use, updated by every change and
+//! never persisted: the files are the source of truth.
 
 use crate::{
     error::Result,
@@ -19,14 +19,15 @@ use std::{
 };
 use toolyard_recall::index::{self, Document, Filter, Question, RankingWeights, RecallIndex};
 
-/// A file larger than this is not indexed.
+/// Larger files are not indexed.
 const MAX_INDEXED_BYTES: u64 = 8 << 20;
-/// Folders whose descriptions are made anew before a search, at most; the rest follow with later searches.
+/// Maximum number of folders whose descriptions are refreshed before a search; the rest are refreshed by later
+/// searches.
 const REFRESHED: usize = 32;
-/// What is left of a memory's score when the question says none of its words in full. A question that a memory answers
-/// is not yet a quotation of it, and only quotations are forgotten without asking.
+/// Factor for a memory's score when the query contains none of its words. It keeps the score of a memory that merely
+/// answers the query below that of a quotation, because only quoted memories are forgotten without confirmation.
 const PARTLY: f32 = 0.7;
-/// See the module's description.
+/// The search index of an account.
 #[derive(Default)]
 pub(crate) struct Library {
     state: RwLock<State>,
@@ -36,70 +37,70 @@ pub(crate) struct Library {
 struct State {
     loaded: bool,
     index: RecallIndex,
-    /// Indexed files and described folders by URI.
+    /// Indexed files and described folders, by URI.
     known: BTreeMap<String, Known>,
-    /// Folders whose descriptions are to be made anew.
+    /// Folders whose descriptions are out of date.
     stale: BTreeSet<Place>,
-    /// Labels of folders, and so of everything below them.
+    /// Labels of folders; they apply to everything inside.
     labels: BTreeMap<Place, Vec<String>>,
 }
 
 /// One result of a search.
 #[derive(Debug, Clone)]
 pub struct Hit {
-    /// Where it is; L0 and L1 are their files.
+    /// The URI; for levels 0 and 1, that of the description file.
     pub uri: String,
-    /// What it is.
+    /// What the resource is.
     pub kind: Kind,
-    /// 0, 1 or 2.
+    /// The level: 0, 1 or 2.
     pub level: u8,
-    /// From 0 to 1: below about 0.15 by chance, from 0.85 nearly word for word.
+    /// The relevance, 0 to 1: below about 0.15 it is chance, from 0.85 on it is nearly a literal match.
     pub score: f32,
-    /// What results are ordered by.
+    /// The value by which results are ordered.
     pub rank: f32,
-    /// What the rank is made of.
+    /// The components of the rank.
     pub parts: index::Parts,
-    /// In few words.
+    /// A short description.
     pub told: String,
     /// Labels.
     pub tags: Vec<String>,
-    /// The kind of memory.
+    /// The category, for a memory.
     pub category: Option<String>,
 }
 
 impl Hit {
-    /// The score in four digits, which say all there is and print the same everywhere.
+    /// The score rounded to four digits, which is precise enough and prints the same everywhere.
     pub(crate) fn rounded_score(&self) -> f64 {
         (f64::from(self.score) * 10_000.0).round() / 10_000.0
     }
 }
 
-/// What is looked for.
+/// A search request.
 pub(crate) struct Wanted<'a> {
-    /// In words.
+    /// The query text.
     pub query: &'a str,
-    /// Below these places; empty: everywhere.
+    /// Only inside these places; empty: everywhere.
     pub within: Vec<Place>,
-    /// Only these; empty: all.
+    /// Only these kinds; empty: all.
     pub kinds: Vec<Kind>,
     /// Only these levels; empty: all.
     pub levels: Vec<u8>,
-    /// Only with all of these labels.
+    /// Only resources with all of these labels.
     pub tags: Vec<String>,
-    /// At most.
+    /// Maximum number of results.
     pub limit: usize,
-    /// At least.
+    /// Minimum score.
     pub least: f32,
-    /// Not before.
+    /// Only resources from this time on.
     pub since_ms: Option<i64>,
-    /// Not after.
+    /// Only resources up to this time.
     pub until_ms: Option<i64>,
-    /// How signs are weighed.
+    /// The ranking weights.
     pub weights: RankingWeights,
 }
 
 impl<'a> Wanted<'a> {
-    /// Words and a limit.
+    /// A request with a query and a limit.
     pub(crate) fn new(query: &'a str, limit: usize) -> Self {
         Self {
             query,
@@ -117,7 +118,7 @@ impl<'a> Wanted<'a> {
 }
 
 impl Library {
-    /// A file's text as people and models read it: without what we noted in it.
+    /// The text of a file without the stored metadata, as people and models read it.
     pub(crate) fn readable<'a>(place: &Place, text: &'a str) -> &'a str {
         if place.kind() == Kind::Memory { Fields::split(text).0 } else { text }
     }
@@ -129,7 +130,7 @@ impl Library {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a file in, or its new content.
+    /// Indexes a new or changed file.
     pub(crate) fn learn(&self, place: &Place, text: &str) {
         if place.kind() == Kind::Session || place.name().starts_with('.') {
             return;
@@ -141,7 +142,7 @@ impl Library {
         }
     }
 
-    /// Takes many files in under one lock.
+    /// Indexes many files under one lock.
     pub(crate) fn learn_all(&self, files: Vec<(Place, String)>) {
         let learned: Vec<_> =
             files.iter().filter(|(p, _)| !p.name().starts_with('.')).map(|(p, t)| (p, Learned::from(p, t))).collect();
@@ -153,19 +154,19 @@ impl Library {
         }
     }
 
-    /// Lets go of a file or of everything below a folder.
+    /// Removes a file, or everything inside a folder, from the index.
     pub(crate) fn forget(&self, place: &Place) {
         let mut state = self.write();
         state.forget(place);
         state.outdated(place);
     }
 
-    /// Folders above a place are described anew when somebody searches.
+    /// Marks the descriptions of the folders above a place as out of date. The next search refreshes them.
     pub(crate) fn outdated(&self, place: &Place) {
         self.write().outdated(place);
     }
 
-    /// Puts labels on a folder and everything below it, in the place of those it had.
+    /// Sets the labels of a folder, which apply to everything inside it.
     pub(crate) fn label(&self, folder: &Place, labels: Vec<String>) {
         let mut state = self.write();
         if state.loaded {
@@ -173,13 +174,13 @@ impl Library {
         }
     }
 
-    /// The labels that hold at a place.
+    /// The labels that apply to a place.
     pub(crate) fn labels_of(&self, account: &Account, place: &Place) -> Result<Vec<String>> {
         self.load(account)?;
         Ok(self.read().labels_of(place).to_vec())
     }
 
-    /// Takes a folder's descriptions in.
+    /// Indexes the descriptions of a folder.
     pub(crate) fn describe(&self, place: &Place, layers: &Layers) {
         let mut state = self.write();
         state.stale.remove(place);
@@ -188,12 +189,12 @@ impl Library {
         }
     }
 
-    /// What is known of a file in few words.
+    /// A short description of a file.
     pub(crate) fn abstract_of(&self, place: &Place) -> Option<String> {
         self.read().known.get(&place.to_string()).map(|known| known.told.clone())
     }
 
-    /// Fills it from the files, once.
+    /// Builds the index from the files, once.
     pub(crate) fn load(&self, account: &Account) -> Result<()> {
         if self.read().loaded {
             return Ok(());
@@ -210,7 +211,7 @@ impl Library {
         Ok(())
     }
 
-    /// Makes outdated descriptions anew, so that they can be found: those that this search could find.
+    /// Refreshes outdated folder descriptions that this search could return.
     fn refresh(&self, account: &Account, owners: &[String], wanted: &Wanted<'_>) {
         if !wanted.levels.is_empty() && wanted.levels.iter().all(|level| *level == index::LEAF) {
             return;
@@ -219,7 +220,7 @@ impl Library {
             |place: &Place| wanted.within.is_empty() || wanted.within.iter().any(|within| place.is_within(within));
         let stale: Vec<Place> = {
             let state = self.read();
-            // Deepest first: a folder's description is made from those below it.
+            // Deepest first: a folder's description is built from those below it.
             let findable = state.stale.iter().filter(|place| asked(place) && owners.contains(&owner(place)));
             let mut stale: Vec<Place> = findable.cloned().collect();
             stale.sort_by_key(|place| std::cmp::Reverse(place.names().len()));
@@ -228,7 +229,7 @@ impl Library {
         };
         for place in stale {
             match crate::store::fs::layers_of(account, &place) {
-                // Made by somebody else meanwhile, or read: then they are taken in here.
+                // If another thread has already built the descriptions, they are only indexed here.
                 Ok(layers) if self.read().stale.contains(&place) => self.describe(&place, &layers),
                 Ok(_) => {}
                 Err(_) => drop(self.write().stale.remove(&place)),
@@ -250,7 +251,7 @@ impl Library {
         owners
     }
 
-    /// Searches what the caller may see. The best passage of a file stands for it.
+    /// Searches what the caller may see. A file is represented by its best passage.
     pub(crate) fn search(&self, account: &Account, who: &Identity, wanted: &Wanted<'_>) -> Result<Vec<Hit>> {
         self.load(account)?;
         let owners = Self::owners(account, who);
@@ -282,7 +283,7 @@ impl Library {
         let question = Question {
             now_ms: Some(jiff::Timestamp::now().as_millisecond()),
             filter,
-            // Several passages of one file may come.
+            // Several hits may be passages of the same file.
             limit: wanted.limit.saturating_mul(3).saturating_add(10),
             least: wanted.least,
             weights: wanted.weights.clone(),
@@ -334,7 +335,7 @@ impl Library {
     }
 }
 
-/// The share of a memory's words that a question says.
+/// The share of a memory's words that occur in the query.
 fn said_in_full(query: &str, told: &str) -> f32 {
     let words = |text: &str| -> BTreeSet<String> {
         let lower = text.to_lowercase();
@@ -377,7 +378,7 @@ impl State {
         &[]
     }
 
-    /// The parts of some places that lie in folders with all of these labels.
+    /// The scopes within the given places that have all of these labels.
     fn labelled(&self, tags: &[String], within: &[Place]) -> Vec<String> {
         let roots = self.labels.iter().filter(|(_, labels)| tags.iter().all(|tag| labels.contains(tag)));
         let mut scopes = BTreeSet::new();
@@ -391,7 +392,7 @@ impl State {
         scopes.into_iter().collect()
     }
 
-    /// Removes passages that the new content does not replace.
+    /// Removes old passages that the new content does not replace.
     fn drop_passages(&mut self, uri: &str, keep: usize) {
         let had = self.known.get(uri).map_or(0, |known| known.passages);
         for at in keep..had {

@@ -1,5 +1,5 @@
-//! How something is found: the index over the files (`library.rs`), questions by meaning and words (`search.rs`),
-//! patterns (`scan.rs`), the parameters of a query (`query_config.rs`) and the traces of what was recalled (`trace/`).
+//! Search: the index over the files (`library.rs`), search by words and meaning (`search.rs`), patterns (`scan.rs`),
+//! query parameters (`query_config.rs`) and recall traces (`trace/`).
 
 pub(crate) mod learned;
 pub mod library;

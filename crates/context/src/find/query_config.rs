@@ -1,5 +1,5 @@
-//! How questions are asked, and who may change it while everything runs: request over session over claw (an agent's
-//! peer) over configuration. `/ov-query-config` changes the middle two.
+//! Query parameters and their precedence: request, then session, then claw (an agent's peer), then configuration.
+//! `/ov-query-config` changes those of a session or a claw at run time.
 
 use crate::{
     config::ContextConfig,
@@ -10,32 +10,32 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{collections::BTreeMap, path::PathBuf, sync::Mutex, time::SystemTime};
 use toolyard_recall::index::RankingWeights;
 
-/// Recalled memories for each candidate that is looked at, unless said otherwise.
+/// Default number of candidates per recalled memory.
 const CANDIDATE_MULTIPLIER: usize = 4;
-/// Results of `ov_search`, unless said otherwise.
+/// Default number of results of `ov_search`.
 const OV_SEARCH_LIMIT: usize = 10;
 
-/// What can be recalled, in the plugin's words.
+/// What can be recalled, by the plugin's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ResourceType {
     /// Documents.
     Resource,
-    /// What is remembered about the user.
+    /// Memories about the user.
     User,
-    /// The same, asked for as an agent's; and skills.
+    /// The same memories, requested as an agent's; and skills.
     Agent,
-    /// Conversations; only traces name them.
+    /// Conversations; used in traces only.
     Session,
-    /// Archived conversations; only traces name them.
+    /// Archived conversations; used in traces only.
     Archive,
 }
 
 impl ResourceType {
-    /// Those that somebody can ask for.
+    /// The types that a request may name.
     const RECALLED: [Self; 3] = [Self::Resource, Self::User, Self::Agent];
 
-    /// The word on the wire.
+    /// The name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Resource => "resource",
@@ -46,7 +46,7 @@ impl ResourceType {
         }
     }
 
-    /// Reads the words that somebody asks for. Words that mean nothing are named in the error.
+    /// Parses type names. The error lists unknown names.
     pub(crate) fn parse_all<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Vec<Self>, String> {
         let (mut types, mut unknown) = (Vec::new(), Vec::new());
         for word in words {
@@ -58,13 +58,13 @@ impl ResourceType {
         if unknown.is_empty() { Ok(types) } else { Err(format!("invalid resourceTypes: {}", unknown.join(", "))) }
     }
 
-    /// The same from a text with commas or spaces between.
+    /// Parses type names separated by commas or spaces.
     pub(crate) fn parse_text(text: &str) -> Result<Vec<Self>, String> {
         Self::parse_all(text.split([',', ' ', '\n']).map(str::trim).filter(|word| !word.is_empty()))
     }
 }
 
-/// How much each sign counts in the order of memories.
+/// The ranking weights of memories.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Weights {
@@ -97,7 +97,7 @@ impl Weights {
 /// Numbers by name.
 type Numbers = BTreeMap<String, f64>;
 
-/// What a request, a session or a claw sets.
+/// The parameters that a request, a session or a claw sets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct QueryParams {
@@ -127,13 +127,13 @@ pub(crate) struct QueryParams {
     pub(crate) category_weights: Option<Numbers>,
 }
 
-/// Reads a value that was written as JSON in a command.
+/// Parses a JSON value from a command.
 fn read<T: DeserializeOwned>(name: &str, text: &str, what: &str) -> Result<T, String> {
     serde_json::from_str(text).map_err(|_| format!("{name} must be {what}"))
 }
 
 impl QueryParams {
-    /// Sets a parameter from a command's text, brought into its range.
+    /// Sets a parameter from a command's text, clamped to its range.
     pub(crate) fn set(&mut self, name: &str, text: &str) -> Result<(), String> {
         let number = || read::<f64>(name, text, "a number");
         let count = |least: f64, most: f64| number().map(|n| Some(n.floor().clamp(least, most) as usize));
@@ -162,7 +162,7 @@ impl QueryParams {
         Ok(())
     }
 
-    /// Takes a parameter out. A name that there is not is as good as unset.
+    /// Unsets a parameter. An unknown name is ignored.
     pub(crate) fn unset(&mut self, name: &str) {
         match name {
             "recallLimit" => self.recall_limit = None,
@@ -187,7 +187,7 @@ fn numbers(name: &str, text: &str, least: f64) -> Result<Numbers, String> {
     Ok(given.into_iter().map(|(key, n)| (key, n.clamp(least, 2.0))).collect())
 }
 
-/// Everything at its effective value.
+/// The effective parameters.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Effective {
@@ -206,13 +206,13 @@ pub(crate) struct Effective {
     pub(crate) weights: Weights,
     pub(crate) resource_type_weights: Numbers,
     pub(crate) category_weights: Numbers,
-    /// Where each value comes from: `request`, `session`, `claw`, `static` (the configuration) or `default`.
+    /// The source of each value: `request`, `session`, `claw`, `static` (the configuration) or `default`.
     sources: BTreeMap<&'static str, &'static str>,
     pub(crate) warnings: Vec<String>,
 }
 
 impl Effective {
-    /// As the index weighs.
+    /// The weights in the form of the index.
     pub(crate) fn ranking(&self) -> RankingWeights {
         RankingWeights {
             base_score: self.weights.base_score as f32,
@@ -225,7 +225,7 @@ impl Effective {
     }
 }
 
-/// The parameters of all scopes, the nearest first, and where each value was taken from.
+/// The parameters of all scopes, in order of precedence, and the source of each value.
 struct Layers<'a> {
     layers: [(&'static str, &'a QueryParams); 3],
     sources: BTreeMap<&'static str, &'static str>,
@@ -236,7 +236,7 @@ impl Layers<'_> {
         self.layers.iter().find_map(|(from, params)| of(params).map(|value| (*from, value)))
     }
 
-    /// The nearest value, or another one that comes from `source`.
+    /// The value with the highest precedence, or the fallback with its source.
     fn pick<T>(
         &mut self,
         name: &'static str,
@@ -249,7 +249,7 @@ impl Layers<'_> {
     }
 }
 
-/// What was set for one scope.
+/// The parameters set for one scope.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Entry {
@@ -269,7 +269,7 @@ struct File {
     sessions: BTreeMap<String, Entry>,
 }
 
-/// Which of the changeable scopes.
+/// The scopes that can be changed at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     Session,
@@ -285,7 +285,7 @@ impl Scope {
     }
 }
 
-/// What was set, in memory and perhaps in a file that others may change.
+/// The parameters that were set, in memory and optionally in a file that others may edit.
 pub(crate) struct QueryConfigs {
     path: Option<PathBuf>,
     state: Mutex<(File, Option<SystemTime>)>,
@@ -296,7 +296,7 @@ impl QueryConfigs {
         Self { path, state: Mutex::default() }
     }
 
-    /// Takes what others changed in the file.
+    /// Reads the file again if it changed.
     fn current(&self) -> File {
         let mut state = lock(&self.state);
         if let Some(path) = &self.path
@@ -306,14 +306,14 @@ impl QueryConfigs {
             match disk::read_text(path).map_err(serde_json::Error::io).and_then(|text| serde_json::from_str(&text)) {
                 Ok(file) => *state = (file, Some(modified)),
                 Err(error) => {
-                    tracing::warn!(%error, path = %path.display(), "the query configuration cannot be read and is left as it was");
+                    tracing::warn!(%error, path = %path.display(), "the query configuration cannot be read; the previous one stays in use");
                 }
             }
         }
         state.0.clone()
     }
 
-    /// What holds for a request.
+    /// The effective parameters of a request.
     pub(crate) fn effective(
         &self,
         config: &ContextConfig,
@@ -375,7 +375,7 @@ impl QueryConfigs {
         }
     }
 
-    /// Changes a scope's parameters. Keys are those of sessions (`ov:<id>`) and peers' ids.
+    /// Changes the parameters of a scope. The key is that of a session (`ov:<id>`) or a peer's id.
     pub(crate) fn change(
         &self,
         scope: Scope,
@@ -413,7 +413,7 @@ impl QueryConfigs {
     }
 }
 
-/// How many candidates are looked at, and what is to be said about it.
+/// The number of candidates, with warnings.
 fn candidates(layers: &mut Layers<'_>, recall_limit: usize, multiplier: usize) -> (usize, Vec<String>) {
     if let Some((from, given)) = layers.find(|p| p.candidate_limit) {
         layers.sources.insert("candidateLimit", from);
@@ -421,7 +421,7 @@ fn candidates(layers: &mut Layers<'_>, recall_limit: usize, multiplier: usize) -
         let raised = (given < recall_limit).then(|| "candidateLimit was raised to recallLimit".to_owned());
         return (given.max(recall_limit), raised.into_iter().collect());
     }
-    // Computed from something that was set, it comes from where that was set.
+    // A computed value has the same source as the parameter it is computed from.
     let from = layers.find(|p| p.recall_limit).or_else(|| layers.find(|p| p.candidate_multiplier));
     layers.sources.insert("candidateLimit", from.map_or("default", |(from, _)| from));
     ((recall_limit * multiplier).clamp(20, 200).max(recall_limit), Vec::new())

@@ -1,5 +1,5 @@
-//! `memory_recall` after its arguments were read: which searches are made, what of their results is chosen, and what a
-//! trace says about it. The recall that is put before a user's message is the same.
+//! The implementation of `memory_recall`: which searches run, which results are selected, and what the trace records.
+//! Automatic recall before a user's message uses the same code.
 
 use crate::{
     config::ContextConfig,
@@ -22,28 +22,28 @@ use std::{
 };
 use toolyard_recall::index::LEAF;
 
-/// A memory that was chosen, with its whole text.
+/// A selected memory with its full text.
 pub(crate) struct Chosen {
     pub(crate) hit: Hit,
     pub(crate) text: String,
 }
 
-/// What was recalled.
+/// The result of a recall.
 pub(crate) struct Recalled {
     pub(crate) chosen: Vec<Chosen>,
-    /// Results of all searches.
+    /// Number of results of all searches.
     pub(crate) total: usize,
-    /// Whether something was relevant, though nothing fitted.
+    /// Whether there were relevant memories but none fitted into the budget.
     pub(crate) too_big: bool,
-    /// What was searched,
+    /// The types that were searched.
     pub(crate) resource_types: Vec<ResourceType>,
-    /// and what a trace says about it.
+    /// The searches, for the trace.
     pub(crate) searches: Vec<trace::Search>,
     pub(crate) selected: Vec<trace::Selected>,
     pub(crate) stats: trace::Stats,
 }
 
-/// A search that is to be made.
+/// A planned search.
 struct Planned {
     about: ResourceType,
     kinds: Vec<Kind>,
@@ -59,13 +59,13 @@ fn plan(who: &Identity, how: &Effective) -> Result<Vec<Planned>> {
     if how.resource_types.contains(&ResourceType::Resource) {
         planned.push(Planned { about: ResourceType::Resource, kinds: vec![Kind::Resource], within: Vec::new() });
     }
-    // A user's and an agent's memories are the same memories; they are searched once.
+    // User and agent memories are the same memories, so they are searched once.
     let about = how.resource_types.iter().find(|about| matches!(about, ResourceType::User | ResourceType::Agent));
     planned.extend(about.map(|about| Planned { about: *about, kinds: vec![Kind::Memory], within: Vec::new() }));
     Ok(planned)
 }
 
-/// Searches, ranks and reads.
+/// Searches, ranks and reads memories.
 pub(crate) fn recall(
     account: &Account,
     who: &Identity,
@@ -125,9 +125,9 @@ pub(crate) fn recall(
     Ok(recalled)
 }
 
-/// The memories that fit, the best first, none of them twice.
+/// The matching memories, best first, without duplicates.
 fn ranked(mut found: Vec<Hit>, how: &Effective) -> Vec<Hit> {
-    // Descriptions of folders are not memories.
+    // Folder descriptions are not memories.
     found.retain(|hit| hit.level == LEAF && f64::from(hit.score) >= how.score_threshold);
     let weight = |weights: &BTreeMap<String, f64>, key: &str| weights.get(key).copied().unwrap_or_default() as f32;
     for hit in &mut found {
@@ -147,7 +147,8 @@ fn ranked(mut found: Vec<Hit>, how: &Effective) -> Vec<Hit> {
     found
 }
 
-/// Reads memories until the room for them is used up; each whole or not at all. Gives how many were too long.
+/// Reads memories until the budget is used up; a memory is included as a whole or not at all. Returns how many were too
+/// long.
 fn choose(
     account: &Account,
     who: &Identity,

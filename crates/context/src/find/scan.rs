@@ -1,4 +1,4 @@
-//! `grep` and `glob`: what files say, and what they are called.
+//! `grep` searches file contents; `glob` matches file names.
 
 use crate::{
     error::{ApiError, Result},
@@ -12,61 +12,61 @@ use crate::{
 use regex::RegexBuilder;
 use serde::Serialize;
 
-/// A pattern is at most this long.
+/// Maximum length of a pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 4096;
-/// A compiled pattern takes at most this much memory.
+/// Maximum memory of a compiled pattern, in bytes.
 const MAX_PATTERN_MEMORY: usize = 1 << 20;
-/// Files larger than this are not searched.
+/// Larger files are not searched.
 const MAX_SEARCHED_BYTES: u64 = 32 << 20;
-/// Lines of context, at most.
+/// Maximum number of context lines.
 const MAX_CONTEXT: usize = 100;
 
-/// What `grep` looks for.
+/// A `grep` request.
 #[derive(Debug, Clone)]
 pub struct Grep<'a> {
     /// A regular expression.
     pub pattern: &'a str,
-    /// Letters in either case.
+    /// Ignore case.
     pub case_insensitive: bool,
-    /// Matches, at most.
+    /// Maximum number of matches.
     pub node_limit: usize,
-    /// How far down.
+    /// Maximum depth of folders.
     pub level_limit: usize,
-    /// Lines before a match.
+    /// Number of context lines before a match.
     pub before: usize,
-    /// Lines after a match.
+    /// Number of context lines after a match.
     pub after: usize,
-    /// Below here is not searched.
+    /// A place that is not searched.
     pub exclude: Option<Place>,
 }
 
-/// A line that fits.
+/// A matching line.
 #[derive(Debug, Clone, Serialize)]
 pub struct GrepMatch {
-    /// Its number, from 1 on.
+    /// Line number, from 1.
     pub line: usize,
-    /// Its file.
+    /// The URI of the file.
     pub uri: String,
-    /// What it says.
+    /// The content of the line.
     pub content: String,
-    /// The lines before it, where they were asked for,
+    /// The lines before it, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before_context: Option<Vec<String>>,
-    /// and those after it.
+    /// The lines after it, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after_context: Option<Vec<String>>,
 }
 
-/// The lines that fit, and how many files were looked through.
+/// The result of a `grep`.
 #[derive(Debug, Clone, Default)]
 pub struct Grepped {
-    /// In the order of the files.
+    /// The matches, in file order.
     pub matches: Vec<GrepMatch>,
-    /// Files that were read.
+    /// Number of files read.
     pub files_scanned: usize,
 }
 
-/// Looks for a pattern in files.
+/// Searches files for a pattern.
 pub fn grep(account: &Account, who: &Identity, place: &Place, how: &Grep<'_>) -> Result<Grepped> {
     if how.pattern.len() > MAX_PATTERN_BYTES {
         return Err(ApiError::argument(format!("pattern is longer than {MAX_PATTERN_BYTES} bytes")));
@@ -109,7 +109,7 @@ pub fn grep(account: &Account, who: &Identity, place: &Place, how: &Grep<'_>) ->
     Ok(found)
 }
 
-/// The files whose path below a place fits a pattern.
+/// The files whose path relative to a place matches a pattern.
 pub fn glob(account: &Account, who: &Identity, place: &Place, pattern: &str, limit: usize) -> Result<Vec<String>> {
     if pattern.len() > MAX_PATTERN_BYTES {
         return Err(ApiError::argument(format!("pattern is longer than {MAX_PATTERN_BYTES} bytes")));
@@ -133,7 +133,7 @@ pub fn glob(account: &Account, who: &Identity, place: &Place, pattern: &str, lim
     Ok(matches)
 }
 
-/// Goes through files that are not hidden, until told to stop.
+/// Visits the files that are not hidden, until the visitor returns `false`.
 fn files(
     account: &Account,
     who: &Identity,

@@ -1,4 +1,4 @@
-//! `find` and the recall of a whole context within a budget, as the HTTP interface asks for them.
+//! `find`, and recall within a token budget, as the HTTP interface offers them.
 
 use crate::{
     error::{ApiError, Result},
@@ -14,41 +14,41 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use toolyard_recall::index::LEAF;
 
-/// A question is at most this long; the rest is not looked at.
+/// Maximum length of a query; the rest is ignored.
 pub const MAX_QUERY_CHARS: usize = 20_000;
-/// Results of one search, at most.
+/// Maximum number of results of one search.
 pub const MAX_RESULTS: usize = 1000;
 
-/// What `find` is asked.
+/// A `find` request.
 #[derive(Debug, Clone, Default)]
 pub struct Find {
-    /// In words.
+    /// The query text.
     pub query: String,
-    /// Below here; empty: everywhere.
+    /// Only inside these URIs; empty: everywhere.
     pub targets: Vec<String>,
-    /// Only these; empty: all.
+    /// Only these kinds; empty: all.
     pub kinds: Vec<Kind>,
-    /// At most.
+    /// Maximum number of results.
     pub limit: usize,
-    /// At least.
+    /// Minimum score.
     pub threshold: f64,
     /// Only these levels.
     pub levels: Vec<u8>,
-    /// Not before.
+    /// Only resources from this time on.
     pub since_ms: Option<i64>,
-    /// Not after.
+    /// Only resources up to this time.
     pub until_ms: Option<i64>,
-    /// Only with all of these labels.
+    /// Only resources with all of these labels.
     pub tags: Vec<String>,
 }
 
-/// Searches; results in the order of their rank.
+/// Searches; results are ordered by rank.
 pub fn find(account: &Account, who: &Identity, find: &Find) -> Result<Vec<Hit>> {
     if find.query.trim().is_empty() {
         return Err(ApiError::argument("Search query or image_url must not be empty unless a filter is provided."));
     }
     let within = find.targets.iter().map(|uri| Place::parse(uri, who)).collect::<Result<Vec<_>>>()?;
-    // Who asks for memories wants memories, not what is said of the folders they lie in.
+    // A search for memories returns memories, not the descriptions of their folders.
     let levels = match find.levels.as_slice() {
         [] if find.kinds == [Kind::Memory] => vec![LEAF],
         levels => levels.to_vec(),
@@ -68,35 +68,35 @@ pub fn find(account: &Account, who: &Identity, find: &Find) -> Result<Vec<Hit>> 
     account.library.search(account, who, &wanted)
 }
 
-/// Tokens of a recall, unless said otherwise.
+/// Default token budget of a recall.
 const RECALL_TOKENS: u64 = 1600;
-/// What fits less well is not recalled, unless said otherwise.
+/// Default minimum score of a recall.
 const RECALL_THRESHOLD: f64 = 0.1;
-/// Entries of each kind in a recall, unless said otherwise.
+/// Default number of entries per category.
 const QUOTAS: [(&str, u64); 4] = [("events", 10), ("entities", 10), ("preferences", 3), ("experiences", 0)];
-/// Entries of a kind that no quota names.
+/// Number of entries of a category without a quota.
 const OTHERS: u64 = 10;
-/// What is looked at for a recall.
+/// Number of candidates of a recall.
 const RECALL_CANDIDATES: usize = 40;
 
-/// What a recall is asked.
+/// A recall request.
 #[derive(Debug, Clone, Default)]
 pub struct Recall {
-    /// In words.
+    /// The query text.
     pub query: String,
-    /// Tokens of all entries together.
+    /// Token budget of all entries.
     pub max_tokens: Option<u64>,
-    /// Entries that fit less well are left out.
+    /// Minimum score.
     pub threshold: Option<f64>,
-    /// Entries of each kind, at most: categories of memories, `resources` and `skills`.
+    /// Maximum number of entries per category: categories of memories, `resources` and `skills`.
     pub quotas: BTreeMap<String, u64>,
-    /// Only these; empty: memories, and what else a quota names.
+    /// Only these kinds; empty: memories, and the kinds that a quota names.
     pub kinds: Vec<Kind>,
-    /// Entries, at most.
+    /// Maximum number of entries.
     pub limit: Option<usize>,
-    /// Abstracts instead of whole texts.
+    /// Return abstracts instead of full texts.
     pub abstracts: bool,
-    /// Also what is kept for other peers of the user.
+    /// Include memories of the user's other peers.
     pub all_peers: bool,
 }
 
@@ -111,11 +111,11 @@ impl Recall {
     }
 }
 
-/// For whom an entry is kept.
+/// Whom an entry belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptFor {
-    /// The peer that acts.
+    /// The acting peer.
     ActorPeer,
     /// The user.
     #[serde(rename = "self")]
@@ -134,43 +134,43 @@ impl KeptFor {
     }
 }
 
-/// Something that was recalled.
+/// A recalled entry.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// Where it is.
+    /// The URI.
     pub uri: String,
     /// A category of memories, `resources` or `skills`.
     pub category: String,
-    /// How well it fits.
+    /// The relevance score.
     pub score: f64,
-    /// What it says.
+    /// The text.
     pub text: String,
-    /// For whom it is kept.
+    /// Whom it belongs to.
     pub kept_for: KeptFor,
 }
 
-/// What is known within a budget.
+/// The result of a recall.
 #[derive(Debug, Clone, Default)]
 pub struct Recalled {
-    /// The best first.
+    /// The entries, best first.
     pub entries: Vec<Entry>,
-    /// How many fitted, by category.
+    /// Number of matches by category.
     pub searched: BTreeMap<String, u64>,
-    /// How many fitted in all.
+    /// Total number of matches.
     pub candidates: usize,
-    /// Those that no quota or budget had room for.
+    /// Number of matches dropped because of quotas or the budget.
     pub dropped: usize,
-    /// The budget,
+    /// The token budget.
     pub max_tokens: u64,
-    /// and what was used of it.
+    /// Tokens used.
     pub used_tokens: u64,
-    /// Entries that fit less well were left out.
+    /// The minimum score that was applied.
     pub threshold: f64,
-    /// The quotas that held.
+    /// The quotas that were applied.
     pub quotas: BTreeMap<String, u64>,
 }
 
-/// Recalls what is known within a budget, ready to be put before a prompt.
+/// Recalls entries within a token budget, ready to be put before a prompt.
 pub fn recall(account: &Account, who: &Identity, asked: &Recall) -> Result<Recalled> {
     let mut recalled = Recalled {
         max_tokens: asked.max_tokens.unwrap_or(RECALL_TOKENS),
@@ -203,7 +203,7 @@ pub fn recall(account: &Account, who: &Identity, asked: &Recall) -> Result<Recal
         } else {
             match Place::parse(&hit.uri, &seen_by).and_then(|place| fs::read(account, &place)) {
                 Ok(text) => text,
-                // Forgotten between the search and the reading.
+                // The memory was forgotten between the search and the read.
                 Err(error) => {
                     tracing::debug!(uri = hit.uri, error = error.message, "a result could not be read");
                     continue;

@@ -1,5 +1,5 @@
-//! Committing a session: its messages become an archive at once; the summary and the memories follow, and are finished
-//! after a restart if need be, before anything else is answered.
+//! Commits a session: its messages are archived at once. The summary and the memories follow in a second phase, which
+//! is completed after a restart, before any request is served, if the process was killed.
 
 use crate::{
     error::{ApiError, Result},
@@ -22,19 +22,20 @@ use toolyard_recall::{
     index::{self, Category, LEAF},
 };
 
-/// Memories that are compared with a new one.
+/// Number of known memories that are compared with a new one.
 const COMPARED: usize = 8;
-/// Sessions of these names hold what somebody wanted remembered: OpenViking's plugin makes one for each memory.
+/// Prefix of sessions whose messages somebody asked to remember: OpenViking's plugin creates one session for each
+/// memory.
 const TOLD_TO_REMEMBER: &str = "memory-store-";
 
-/// What is to be finished after a restart.
+/// The second phase of a commit, to be completed after a restart.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Pending {
     user: String,
     session: String,
     archive: String,
     pub(crate) task: String,
-    /// Every message is called a memory by whoever began the session.
+    /// Every message of the session is to be stored as a memory.
     keep_all: bool,
 }
 
@@ -47,7 +48,7 @@ impl Pending {
     }
 }
 
-/// What is noted beside an archive's messages.
+/// Metadata stored with the messages of an archive.
 #[derive(Serialize)]
 struct ArchiveMeta<'a> {
     session_id: &'a str,
@@ -60,31 +61,31 @@ struct ArchiveMeta<'a> {
     tokens: u64,
 }
 
-/// What became of one memory.
+/// The change to one memory.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct MemoryChange {
-    /// What was done.
+    /// The kind of change.
     pub change: Done,
     /// The memory's file.
     pub uri: String,
-    /// What sort of memory it is.
+    /// The memory's category.
     pub category: String,
 }
 
-/// What was done with a memory.
+/// The kind of change to a memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Done {
-    /// It is new.
+    /// The memory is new.
     Create,
-    /// It stands in the place of one that it corrects.
+    /// The memory replaces one that it corrects.
     Replace,
-    /// It was known; now it is known that it was said again.
+    /// The memory was already known; the repetition is recorded.
     Repeat,
 }
 
 impl Done {
-    /// For people and models.
+    /// The word for people and models.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Create => "new",
@@ -94,33 +95,33 @@ impl Done {
     }
 }
 
-/// The changes that an archive made to memories, kept beside it.
+/// The changes that an archive made to memories, stored with it.
 #[derive(Serialize)]
 struct MemoryDiff<'a> {
     changes: &'a [MemoryChange],
 }
 
-/// What the second phase of a commit did.
+/// The result of the second phase of a commit.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Extraction {
-    /// The session.
+    /// The session id.
     pub session_id: String,
-    /// The archive; unset where a crash left nothing to archive.
+    /// The archive; `None` where a crash left nothing to archive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archive_uri: Option<String>,
     /// Whether there is an archive.
     pub archived: bool,
-    /// Memories by category; what was said again counts.
+    /// Number of memories by category, including repetitions.
     pub memories_extracted: BTreeMap<String, u64>,
-    /// What a language model should have done and did not.
+    /// What the configured language model failed to do.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
-    /// What became of each memory.
+    /// The change to each memory.
     #[serde(skip)]
     pub changes: Vec<MemoryChange>,
 }
 
-/// What the first phase did.
+/// The result of the first phase.
 pub(crate) struct Committed {
     pub(crate) pending: Option<Pending>,
     pub(crate) archive_uri: Option<String>,
@@ -131,29 +132,30 @@ fn marker(account: &Account, pending: &Pending) -> std::path::PathBuf {
     account.folder.join("_system/pending").join(format!("{}.json", pending.task))
 }
 
-/// Turns that stay live when a commit asks for a budget of turns without a number.
+/// Default number of turns that stay live when a commit asks for a budget of turns.
 const KEPT_TURNS: usize = 3;
-/// Tokens of the turns that stay live, at most; the newest stays whatever its length.
+/// Maximum tokens of the turns that stay live; the newest turn stays regardless of its length.
 const KEPT_TOKENS: u64 = 16_000;
 
 /// What a commit leaves live.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Retain {
-    /// The last messages.
+    /// Number of last messages.
     pub messages: usize,
-    /// The last turns instead, as far as they fit a budget; a turn begins where the user speaks.
+    /// Number of last turns instead of messages, as far as they fit into the token budget. A turn starts with a user
+    /// message.
     pub turns: Option<usize>,
-    /// Nothing, and no summary of what was before: the context begins anew.
+    /// Leave no messages and no summary: the context starts empty.
     pub reset: bool,
 }
 
 impl Retain {
-    /// The last few messages.
+    /// Keeps the last messages.
     pub fn last(messages: usize) -> Self {
         Self { messages, ..Self::default() }
     }
 
-    /// Whole turns; so many, or as many as usual.
+    /// Keeps whole turns: this many, or the default number.
     pub fn turns(count: Option<usize>) -> Self {
         Self { turns: Some(count.unwrap_or(KEPT_TURNS)), ..Self::default() }
     }
@@ -180,7 +182,7 @@ impl Retain {
     }
 }
 
-/// Archives all messages but the last few. When this returns, nothing of them can be lost.
+/// Archives all messages except those that stay live. When this returns, the archived messages are durable.
 pub(crate) fn commit(account: &Account, who: &Identity, id: &str, retain: Retain, task: &str) -> Result<Committed> {
     let session = account.sessions.open(account, who, id)?;
     let mut session = lock(&session);
@@ -205,8 +207,7 @@ pub(crate) fn commit(account: &Account, who: &Identity, id: &str, retain: Retain
         task: task.to_owned(),
         keep_all: id.starts_with(TOLD_TO_REMEMBER),
     };
-    // First what says that there is something to finish, then the archive, then the live messages: whatever a crash
-    // leaves undone can be told from what is there.
+    // The order is: marker, archive, live messages. After a crash the files show which steps are missing.
     disk::write(&marker(account, &pending), &serde_json::to_vec(&pending)?, Keep::Durable)?;
     let folder = account.path(&place(who, id));
     let (archived, kept) = session.messages.split_at(count);
@@ -249,14 +250,14 @@ pub(crate) fn commit(account: &Account, who: &Identity, id: &str, retain: Retain
     Ok(Committed { pending: Some(pending), archive_uri: Some(uri), active_tokens: session.pending_tokens })
 }
 
-/// What a message says, and to whose memories it belongs.
+/// The content of a message, and the peer whose memories it belongs to.
 struct Said {
     role: Role,
     speaker: Option<String>,
     text: String,
     time_ms: Option<i64>,
     peer: Option<String>,
-    /// Somebody called this a memory.
+    /// Somebody asked to remember this.
     stated: bool,
 }
 
@@ -272,7 +273,7 @@ fn said(message: &Message) -> Said {
     }
 }
 
-/// Summarises an archive and takes memories from it. Done twice, it changes nothing the second time.
+/// Summarises an archive and extracts memories from it. The operation is idempotent.
 pub(crate) fn finish(account: &Account, pending: &Pending, writer: &Writer) -> Ended {
     let done = finish_archive(account, pending, writer);
     let ended = match &done {
@@ -294,7 +295,7 @@ fn finish_archive(account: &Account, pending: &Pending, writer: &Writer) -> Resu
     let home = place(&who, &pending.session).child("history").child(&pending.archive);
     let folder = account.path(&home);
     if disk::look(&folder)?.is_none() {
-        // The archive was never put in place: the messages are still live.
+        // The archive was never moved into place: the messages are still live.
         return Ok(Extraction { session_id: pending.session.clone(), ..Extraction::default() });
     }
     let messages: Vec<Message> = jsonl::parse(&disk::read_text(&folder.join("messages.jsonl"))?);
@@ -327,7 +328,7 @@ fn finish_archive(account: &Account, pending: &Pending, writer: &Writer) -> Resu
             Some(peer) => who.home().child("peers").child(peer).child("memories"),
             None => who.home().child("memories"),
         };
-        // One at a time for each user: what is decided here depends on what is there.
+        // One extraction at a time per user, because the decisions depend on the stored memories.
         let _held = account.remember(&who.user);
         let stated: Vec<&Said> = said.into_iter().filter(|said| said.stated).collect();
         let kept = state(account, &who, &root, &stated, &home)?;
@@ -339,7 +340,7 @@ fn finish_archive(account: &Account, pending: &Pending, writer: &Writer) -> Resu
     disk::write(&folder.join(".done"), b"", Keep::Durable)?;
     let mut counted: BTreeMap<String, u64> = BTreeMap::new();
     for change in &changes {
-        // What was said again is remembered as well; it only needed no file of its own.
+        // A repeated memory counts too, although it needs no file of its own.
         *counted.entry(change.category.clone()).or_default() += 1;
     }
     count_memories(account, &who, &pending.session, &counted)?;
@@ -353,7 +354,7 @@ fn finish_archive(account: &Account, pending: &Pending, writer: &Writer) -> Resu
     })
 }
 
-/// Adds to what is noted about a session. It may have been removed meanwhile; then there is nothing to note.
+/// Adds to the counts of a session. If the session was removed meanwhile, nothing is recorded.
 fn count_memories(account: &Account, who: &Identity, id: &str, counted: &BTreeMap<String, u64>) -> Result<()> {
     let session = account.sessions.open(account, who, id)?;
     let mut session = lock(&session);
@@ -375,8 +376,8 @@ fn as_message(said: &Said) -> extract::Message<'_> {
     }
 }
 
-/// Keeps texts that somebody called memories, each as one memory in its own words. A text that is kept already is not
-/// kept twice.
+/// Stores texts that somebody asked to remember, each as one memory in its original words. A text that is already
+/// stored is not stored again.
 fn state(
     account: &Account,
     who: &Identity,
@@ -400,7 +401,7 @@ fn state(
             changes.push(MemoryChange { change: Done::Repeat, uri: known.place.to_string(), category });
             continue;
         }
-        // The rules only say what sort of memory it is.
+        // The rules only determine the category.
         let spoken = extract::Message { role: Role::User.as_str(), ..as_message(said) };
         let sorted = extract::memories(&[spoken], &Options { keep_unmatched: true });
         let category = sorted.first().map_or(Category::Entities, |memory| memory.category);
@@ -419,14 +420,14 @@ fn state(
     Ok(changes)
 }
 
-/// A memory that is kept.
+/// A stored memory.
 struct KnownMemory {
     place: Place,
     text: String,
     fields: Fields,
 }
 
-/// The memories that are most like a text.
+/// The stored memories that are most similar to a text.
 fn alike(account: &Account, who: &Identity, root: &Place, text: &str) -> Result<Vec<KnownMemory>> {
     let wanted = Wanted {
         within: vec![root.clone()],
@@ -437,7 +438,7 @@ fn alike(account: &Account, who: &Identity, root: &Place, text: &str) -> Result<
     let mut known = Vec::new();
     for hit in account.library.search(account, who, &wanted)? {
         let place = Place::parse(&hit.uri, who)?;
-        // Forgotten between the search and the reading.
+        // The memory was forgotten between the search and the read.
         let Some(file) = disk::read_if_there(&account.path(&place))? else { continue };
         let (text, fields) = Fields::split(&file);
         known.push(KnownMemory { text: text.to_owned(), fields, place });
@@ -445,8 +446,8 @@ fn alike(account: &Account, who: &Identity, root: &Place, text: &str) -> Result<
     Ok(known)
 }
 
-/// Writes what is new, replaces what is corrected, counts what was said again. What somebody called a memory is never
-/// replaced; `kept` was just kept so.
+/// Writes new memories, replaces corrected ones and counts repetitions. A memory that somebody asked to remember is
+/// never replaced; `kept` lists those that were just stored.
 fn remember(
     account: &Account,
     who: &Identity,
@@ -483,7 +484,7 @@ fn remember(
     Ok(changes)
 }
 
-/// Writes one change. Nothing where the memory was forgotten meanwhile: it stays so.
+/// Writes one change. If the memory was forgotten meanwhile, nothing is written.
 fn apply(
     account: &Account,
     who: &Identity,
@@ -523,7 +524,7 @@ fn apply(
     Ok(Some(MemoryChange { change, uri, category: category.to_owned() }))
 }
 
-/// The same memory gets the same name, so that an interrupted extraction can be repeated.
+/// The same memory gets the same file name, so that an interrupted extraction can be repeated.
 fn file_name(memory: &Memory) -> String {
     let hash = toolyard_protocol::canonical::sha256_hex(
         format!("{}\n{}\n{}", memory.subject, memory.key, memory.text).as_bytes(),
@@ -547,7 +548,7 @@ fn fields_of(memory: &Memory, source: &Place, created: &str, now: &str) -> Field
     }
 }
 
-/// What a process that is gone left unfinished.
+/// The unfinished commits of earlier processes.
 pub(crate) fn unfinished(account: &Account) -> Result<Vec<Pending>> {
     let folder = account.folder.join("_system/pending");
     let mut all = Vec::new();
@@ -564,7 +565,7 @@ pub(crate) fn unfinished(account: &Account) -> Result<Vec<Pending>> {
     Ok(all)
 }
 
-/// The error for a commit that asks for something impossible.
+/// The error for a commit with an invalid number of messages to keep.
 pub(crate) fn bad_keep(keep: i64) -> ApiError {
     ApiError::argument(format!("keep_recent_count is {keep}; it must be 0 to 1000"))
 }

@@ -1,4 +1,4 @@
-//! Sessions that are archived when they have grown, without being asked: the policy of each, and whether it is time.
+//! Automatic archiving of sessions that have grown: the policy of each session, and whether it is due.
 
 use crate::{
     error::{ApiError, Result},
@@ -11,19 +11,19 @@ use crate::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// When a session is archived without being asked.
+/// When a session is archived automatically.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct AutoCommit {
-    /// When its live messages have more tokens,
+    /// Archive when the live messages have more tokens than this.
     pub(crate) pending_token_threshold: u64,
-    /// or there are more of them.
+    /// Archive when there are more live messages than this.
     pub(crate) message_count_threshold: u64,
-    /// Told again; nothing here waits for a session to fall silent.
+    /// Stored and returned only; no timer archives an idle session.
     pub(crate) idle_timeout_seconds: u64,
-    /// Messages that stay live.
+    /// Number of messages that stay live.
     pub(crate) keep_recent_count: u64,
-    /// Not sooner after the last time.
+    /// Minimum time between two automatic commits.
     pub(crate) min_commit_interval_seconds: u64,
 }
 
@@ -39,7 +39,7 @@ impl Default for AutoCommit {
     }
 }
 
-/// What somebody says of a policy; the rest stays as it was.
+/// A partial update of a policy; unset fields keep their values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PolicyPatch {
@@ -51,7 +51,7 @@ pub(crate) struct PolicyPatch {
 }
 
 impl AutoCommit {
-    /// This with what somebody says of it, kept within bounds.
+    /// Applies an update and validates the result.
     pub(crate) fn with(self, told: &PolicyPatch) -> Result<Self> {
         let read = Self {
             pending_token_threshold: told.pending_token_threshold.unwrap_or(self.pending_token_threshold),
@@ -74,14 +74,14 @@ impl AutoCommit {
     }
 }
 
-/// What a change of a session's policy says.
+/// A change of a session's policy.
 pub(crate) enum Policy {
     Same,
     Off,
     Merge(PolicyPatch),
 }
 
-/// Changes a session's policy. Gives the one that holds afterwards.
+/// Changes a session's policy and returns the new one.
 pub(crate) fn configure(account: &Account, who: &Identity, id: &str, policy: &Policy) -> Result<Option<AutoCommit>> {
     let session = account.sessions.open(account, who, id)?;
     let mut session = lock(&session);
@@ -100,7 +100,7 @@ pub(crate) fn configure(account: &Account, who: &Identity, id: &str, policy: &Po
     Ok(session.meta.auto_commit)
 }
 
-/// How many messages stay live if the session is to be archived now. Notes that it is.
+/// If the session is due to be archived, records the commit and returns how many messages stay live.
 pub(crate) fn due(account: &Account, who: &Identity, id: &str) -> Result<Option<usize>> {
     let session = account.sessions.open(account, who, id)?;
     let mut session = lock(&session);

@@ -1,4 +1,4 @@
-//! What a model is shown of a session: one archive as it was, or the history in short with the live messages.
+//! The context of a session for a model: one archive in full, or a summary of the history with the live messages.
 
 use crate::{
     error::{ApiError, Result},
@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The folder of an archive, if it is there.
+/// The folder of an archive, if it exists.
 pub(crate) fn archive_folder(account: &Account, who: &Identity, id: &str, archive: &str) -> Result<PathBuf> {
     check_id(id)?;
     let missing = || ApiError::none_such(format!("Archive {archive} not found"));
@@ -30,7 +30,7 @@ pub(crate) fn archive_folder(account: &Account, who: &Identity, id: &str, archiv
     if disk::look(&folder)?.is_some_and(|found| found.is_folder) { Ok(folder) } else { Err(missing()) }
 }
 
-/// A description beside an archive's messages; empty while there is none.
+/// A description stored with an archive; empty while there is none.
 fn description(folder: &Path, name: &str) -> Result<String> {
     let text = disk::read_if_there(&folder.join(name))?;
     Ok(text.map(|text| layers::body(&text).to_owned()).unwrap_or_default())
@@ -39,18 +39,18 @@ fn description(folder: &Path, name: &str) -> Result<String> {
 /// An archive of a session.
 #[derive(Debug, Clone, Serialize)]
 pub struct Archive {
-    /// Its name.
+    /// The archive's name.
     pub archive_id: String,
-    /// In few words,
+    /// The abstract; empty while the archive is being summarised.
     #[serde(rename = "abstract")]
     pub abstract_: String,
-    /// and in more; both empty while it is being summarised.
+    /// The overview; empty while the archive is being summarised.
     pub overview: String,
-    /// As they were.
+    /// The original messages.
     pub messages: Vec<Message>,
 }
 
-/// An archive, also while it is still being summarised.
+/// Reads an archive, even while it is still being summarised.
 pub fn archive(account: &Account, who: &Identity, id: &str, archive: &str) -> Result<Archive> {
     let folder = archive_folder(account, who, id, archive)?;
     let mut messages = jsonl::parse(&disk::read_text(&folder.join("messages.jsonl"))?);
@@ -63,14 +63,16 @@ pub fn archive(account: &Account, who: &Identity, id: &str, archive: &str) -> Re
     })
 }
 
-/// Tool calls and results of one id that stand in different messages; they come or go together.
+/// The tool call ids of each message. A call and its result may be in different messages; both are kept or both are
+/// dropped.
 fn pairs(messages: &[Message]) -> Vec<Vec<String>> {
     let ids =
         |message: &Message| message.tools().map(|tool| tool.tool_id.clone()).filter(|id| !id.is_empty()).collect();
     messages.iter().map(ids).collect()
 }
 
-/// The first message that is kept so that the rest fits, without tearing a call from its result.
+/// Index of the first message that is kept so that the rest fits into the budget, without separating a tool call from
+/// its result.
 fn first_kept(messages: &[Message], budget: u64) -> usize {
     let mut used = 0;
     let mut first = messages.len();
@@ -87,58 +89,59 @@ fn first_kept(messages: &[Message], budget: u64) -> usize {
         if first == 0 || !ids[first..].iter().flatten().any(|id| dropped.contains(id)) {
             break;
         }
-        // The last kept message that shares an id with a dropped one goes too, and all before it.
+        // The last kept message that shares an id with a dropped one is dropped too, with all messages before it.
         let last = (first..messages.len()).rev().find(|at| ids[*at].iter().any(|id| dropped.contains(id)));
         first = last.map_or(messages.len(), |at| at + 1);
     }
     first
 }
 
-/// An archive in few words.
+/// The abstract of an archive.
 #[derive(Debug, Clone, Serialize)]
 pub struct ArchiveAbstract {
-    /// Its name.
+    /// The archive's name.
     pub archive_id: String,
-    /// In few words.
+    /// Its abstract.
     #[serde(rename = "abstract")]
     pub abstract_: String,
 }
 
-/// How much of a session a context holds.
+/// How much of a session a context contains.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContextStats {
-    /// Archives that there are,
+    /// Total number of archives.
     pub total_archives: usize,
-    /// that are described here,
+    /// Number of archives described in the context.
     pub included_archives: usize,
-    /// and that are not.
+    /// Number of archives left out of the context.
     pub dropped_archives: usize,
-    /// Archives that could not be summarised.
+    /// Number of archives that could not be summarised.
     pub failed_archives: usize,
     /// Tokens of the messages.
     pub active_tokens: u64,
-    /// Tokens of the descriptions.
+    /// Tokens of the archive descriptions.
     pub archive_tokens: u64,
 }
 
-/// What a model is shown of a session.
+/// The context of a session for a model.
 #[derive(Debug, Clone, Serialize)]
 pub struct Context {
-    /// What the newest archive is about.
+    /// The overview of the newest archive.
     pub latest_archive_overview: String,
-    /// What those before it are about, the oldest first.
+    /// The abstracts of earlier archives, oldest first.
     pub pre_archive_abstracts: Vec<ArchiveAbstract>,
-    /// The live messages that fit.
+    /// The live messages that fit into the budget.
     pub messages: Vec<Message>,
-    /// Of everything together.
+    /// Estimated tokens of the whole context.
     #[serde(rename = "estimatedTokens")]
     pub estimated_tokens: u64,
-    /// How much of the session this is.
+    /// How much of the session the context contains.
     pub stats: ContextStats,
 }
 
-/// The newest archive's overview, abstracts of those before, live messages; within a budget, the newest first.
+/// Builds the context within a token budget: the overview of the newest archive, abstracts of earlier ones, and live
+/// messages, with the newest preferred.
 pub fn context(account: &Account, who: &Identity, id: &str, budget: u64) -> Result<Context> {
     let session = account.sessions.open(account, who, id)?;
     let session = lock(&session);

@@ -1,4 +1,4 @@
-//! Large tool results: kept whole in files of their own, with a stub in the message that says what is in them.
+//! Stores large tool results in separate files and leaves a stub with a synopsis in the message.
 
 use crate::{
     error::{ApiError, Result},
@@ -14,25 +14,25 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolyard_protocol::canonical::sha256_hex;
 
-/// An output longer than this is kept apart.
+/// Longer outputs are stored separately.
 pub(crate) const THRESHOLD_CHARS: usize = 20_000;
-/// Outputs of one message that stay in it, together; then the largest go first.
+/// Maximum total length of the outputs in one message; beyond it, the largest outputs are stored separately first.
 pub(crate) const TURN_BUDGET_CHARS: usize = 100_000;
-/// A stub's length.
+/// Length of a stub.
 pub(crate) const PREVIEW_CHARS: usize = 2_000;
-/// Characters of the beginning and the end that a synopsis shows.
+/// Number of characters from the start and the end of an output that a synopsis shows.
 const EXCERPT_CHARS: usize = 480;
-/// Characters of a tool's id that a result's name holds.
+/// Maximum number of characters of a tool call id in the name of a result.
 const MAX_ID_CHARS: usize = 96;
 /// The unit of offsets.
 const UNIT: &str = "unicode_code_point";
 
-/// The folder of a session's results.
+/// The folder of a session's stored results.
 pub(crate) fn folder(who: &Identity, session: &str) -> Place {
     who.home().child("sessions").child(session).child("tool-results")
 }
 
-/// What is noted about a kept result.
+/// Metadata of a stored result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Metadata {
@@ -55,7 +55,7 @@ pub(crate) struct Metadata {
     pub(crate) offset_unit: String,
 }
 
-/// A kept result in few words.
+/// The synopsis of a stored result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Synopsis {
@@ -67,7 +67,7 @@ pub(crate) struct Synopsis {
     sample: String,
 }
 
-/// Why each output of a message is kept apart, if it is; and the characters of all outputs together.
+/// For each output of a message, the reason to store it separately, if any; and the total length of all outputs.
 fn reasons(message: &Message) -> (Vec<Option<Reason>>, usize) {
     let length = |part: &Part| if let Part::Tool(tool) = part { tool.tool_output.chars().count() } else { 0 };
     let lengths: Vec<usize> = message.parts.iter().map(length).collect();
@@ -85,13 +85,13 @@ fn reasons(message: &Message) -> (Vec<Option<Reason>>, usize) {
     (reasons, lengths.iter().sum())
 }
 
-/// Moves large outputs of a message's parts into files. The message must not be acknowledged before this is done.
+/// Moves large outputs of a message into files. This must complete before the message is acknowledged.
 pub(crate) fn outputs(account: &Account, who: &Identity, session: &str, message: &mut Message) -> Result<()> {
     let (reasons, total) = reasons(message);
     let (id, created, peer) = (message.id.clone(), message.created_at.clone(), message.peer_id.clone());
     for (part, reason) in message.parts.iter_mut().zip(reasons) {
         let (Some(reason), Part::Tool(tool)) = (reason, part) else { continue };
-        // What was read back from a kept result is there already.
+        // Text read back from a stored result is already stored.
         if tool.tool_name == "openviking_tool_result_read" {
             tool.reason = Some(Reason::SourceRead);
             continue;
@@ -150,13 +150,13 @@ fn result_name(tool_id: &str, hash: &str) -> String {
     if safe.is_empty() { format!("tr_{}", &hash[..24]) } else { format!("tr_{safe}_{}", &hash[..16]) }
 }
 
-/// What a kept result is called everywhere it is named. It is no canonical URI: only the tools that read results back and
-/// OpenViking's plugin know this form.
+/// The reference to a stored result. It is not a canonical URI: only the tools that read results back and OpenViking's
+/// plugin use this form.
 pub(crate) fn reference(session: &str, id: &str) -> String {
     format!("viking://session/{session}/tool-results/{id}")
 }
 
-/// Messages that an older version wrote name kept results by their canonical URI; afterwards they have [`reference`]s.
+/// Replaces canonical URIs of stored results in messages of older versions by [`reference`]s.
 pub(crate) fn rename_references(messages: &mut [Message]) {
     for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
         let Part::Tool(tool) = part else { continue };
@@ -169,7 +169,7 @@ pub(crate) fn rename_references(messages: &mut [Message]) {
     }
 }
 
-/// What sort of text it looks like.
+/// Guesses the kind of text.
 fn kind_of(output: &str) -> &'static str {
     let start = output.trim_start();
     if start.starts_with(['{', '[']) && serde_json::from_str::<serde::de::IgnoredAny>(output).is_ok() {
@@ -194,7 +194,7 @@ fn looks_logged(line: &str) -> bool {
         || (head.chars().take(4).all(|c| c.is_ascii_digit()) && head.chars().nth(4) == Some('-'))
 }
 
-/// Fields of an object that a synopsis names.
+/// Maximum number of fields that a synopsis lists.
 const SHOWN_FIELDS: usize = 20;
 
 fn structure(output: &str) -> Vec<String> {
@@ -282,7 +282,7 @@ fn stub(metadata: &Metadata, reason: Reason) -> String {
     stub
 }
 
-/// All kept results of a session, the oldest first.
+/// The stored results of a session, oldest first.
 pub(crate) fn list(
     account: &Account,
     who: &Identity,
@@ -296,7 +296,7 @@ pub(crate) fn list(
     }
     let mut all = Vec::new();
     for found in disk::list(&path)?.iter().filter(|found| found.is_folder) {
-        // A crash can leave a folder without its metadata; its message was never acknowledged.
+        // A crash can leave a folder without metadata; its message was never acknowledged.
         let Ok(text) = disk::read_text(&path.join(&found.name).join("metadata.json")) else { continue };
         match serde_json::from_str::<Metadata>(&text) {
             Ok(metadata) => all.push(metadata),
@@ -309,7 +309,7 @@ pub(crate) fn list(
     Ok(all)
 }
 
-/// A kept result: its text and what is noted about it.
+/// The text and the metadata of a stored result.
 pub(crate) fn load(account: &Account, who: &Identity, session: &str, id: &str) -> Result<(String, Metadata)> {
     let fits = !id.is_empty() && id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
     let missing = || ApiError::no_file(&folder(who, session).child(id).child("metadata.json").to_string());
@@ -322,7 +322,7 @@ pub(crate) fn load(account: &Account, who: &Identity, session: &str, id: &str) -
     Ok((output, serde_json::from_str(&metadata)?))
 }
 
-/// A part of a kept result.
+/// A range of a stored result.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Chunk {
     pub(crate) tool_result_id: String,
@@ -334,7 +334,7 @@ pub(crate) struct Chunk {
     pub(crate) has_more: bool,
 }
 
-/// A part of a kept result. `limit` -1 means all.
+/// Reads a range of a stored result. A `limit` of -1 means everything.
 pub(crate) fn read(id: &str, output: &str, offset: usize, limit: i64) -> Chunk {
     let total = output.chars().count();
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -351,7 +351,7 @@ pub(crate) fn read(id: &str, output: &str, offset: usize, limit: i64) -> Chunk {
     }
 }
 
-/// Where an exact text stands in a kept result.
+/// An occurrence of a text in a stored result.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Match {
     pub(crate) offset: usize,
@@ -359,7 +359,7 @@ pub(crate) struct Match {
     pub(crate) snippet: String,
 }
 
-/// Where an exact text stands, one after the other, with what is around it.
+/// The occurrences of an exact text, in order, with the surrounding text.
 pub(crate) fn search(output: &str, query: &str, limit: usize, context: usize) -> Vec<Match> {
     let mut matches = Vec::new();
     let chars: Vec<char> = output.chars().collect();

@@ -1,4 +1,4 @@
-//! One JSON value a line, with a space after `:` and `,`: as the original writes it, and easier on the eye.
+//! JSON Lines with a space after `:` and `,`, as the original server writes them; this is also easier to read.
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::ser::Formatter;
@@ -18,7 +18,7 @@ impl Formatter for Spaced {
     }
 }
 
-/// Values on lines.
+/// Serialises values, one per line.
 pub(crate) fn lines<T: Serialize>(values: &[T]) -> serde_json::Result<String> {
     let mut bytes = Vec::new();
     for value in values {
@@ -28,7 +28,7 @@ pub(crate) fn lines<T: Serialize>(values: &[T]) -> serde_json::Result<String> {
     String::from_utf8(bytes).map_err(serde::ser::Error::custom)
 }
 
-/// Reads lines. A crash can cut a line short, so a line that cannot be read is left out with a warning.
+/// Parses lines. A crash can truncate a line, so an invalid line is skipped with a warning.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Vec<T> {
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     lines

@@ -1,4 +1,4 @@
-//! A message of a conversation, as `messages.jsonl` keeps it.
+//! A message of a conversation, as stored in `messages.jsonl`.
 
 use crate::{
     error::{ApiError, Result},
@@ -7,7 +7,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Who speaks.
+/// The role of the sender.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -16,7 +16,7 @@ pub enum Role {
     User,
     /// A model.
     Assistant,
-    /// The program around them.
+    /// The host program.
     System,
     /// A tool.
     Tool,
@@ -25,7 +25,7 @@ pub enum Role {
 impl Role {
     const ALL: [Self; 4] = [Self::User, Self::Assistant, Self::System, Self::Tool];
 
-    /// The word on the wire and on disk.
+    /// The name on the wire and on disk.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -35,7 +35,7 @@ impl Role {
         }
     }
 
-    /// Reads the word.
+    /// Parses the name.
     pub fn parse(word: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == word).ok_or_else(|| {
             let shown: String = word.chars().take(40).collect();
@@ -49,36 +49,36 @@ impl Role {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Part {
-    /// What was said.
+    /// Text.
     Text {
-        /// In words.
+        /// The text.
         #[serde(default)]
         text: String,
     },
-    /// Something of the store that the speaker was shown.
+    /// A resource of the store that was shown to the sender.
     Context(ContextPart),
     /// A tool call and its result.
     Tool(Box<ToolPart>),
-    /// An image; its fields are the sender's.
+    /// An image; the sender defines its fields.
     Image(serde_json::Map<String, serde_json::Value>),
 }
 
 impl Part {
-    /// Words alone.
+    /// A text part.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
     }
 }
 
-/// Something of the store that the speaker was shown.
+/// A resource of the store that was shown to the sender.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContextPart {
-    /// Where it is.
+    /// The URI.
     pub uri: String,
     /// `memory`, `resource` or `skill`.
     pub context_type: String,
-    /// In few words.
+    /// The abstract.
     #[serde(rename = "abstract")]
     pub abstract_: String,
 }
@@ -91,38 +91,38 @@ pub struct ToolPart {
     pub tool_id: String,
     /// The tool's name.
     pub tool_name: String,
-    /// Where the tool is described, if it is.
+    /// URI of the tool's description, if there is one.
     pub tool_uri: String,
-    /// Where the skill is that called it.
+    /// URI of the skill that called the tool.
     pub skill_uri: String,
-    /// `completed`, `error` and others of the sender's.
+    /// `completed`, `error`, or another status set by the sender.
     pub tool_status: String,
     /// The tool's arguments.
     pub tool_input: Value,
-    /// What the tool said, or a stub where that is kept apart.
+    /// The tool's output, or a stub when the output is stored separately.
     pub tool_output: String,
-    /// Why the output is kept apart, or why it did not have to be.
+    /// Why the output is stored separately, or why it need not be.
     #[serde(rename = "tool_output_externalized_reason", skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// Where the whole output is kept.
+    /// Where the full output is stored.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub kept: Option<KeptOutput>,
 }
 
-/// Why an output is kept apart from its message.
+/// Why an output is stored separately from its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// It is long.
+    /// The output is long.
     SingleThreshold,
-    /// The outputs of the message are long together.
+    /// The outputs of the message are long in total.
     TurnBudget,
-    /// It was read from a kept output, which is there already; so it stays in the message.
+    /// The output was read from a stored output, so it stays in the message.
     SourceRead,
 }
 
 impl Reason {
-    /// The word on the wire and on disk.
+    /// The name on the wire and on disk.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::SingleThreshold => "single_threshold",
@@ -132,34 +132,34 @@ impl Reason {
     }
 }
 
-/// Where the whole of a long output is kept.
+/// Where the full text of a long output is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptOutput {
-    /// What the tools that read it back are called with.
+    /// The reference that the reading tools take.
     #[serde(rename = "tool_output_ref")]
     pub reference: String,
-    /// The message holds a stub.
+    /// Whether the message contains a stub.
     #[serde(rename = "tool_output_truncated")]
     pub truncated: bool,
-    /// Characters of the whole output.
+    /// Length of the full output, in characters.
     #[serde(rename = "tool_output_original_chars")]
     pub original_chars: usize,
-    /// Characters of the stub.
+    /// Length of the stub, in characters.
     #[serde(rename = "tool_output_preview_chars")]
     pub preview_chars: usize,
-    /// Of the whole output.
+    /// SHA-256 of the full output.
     #[serde(rename = "tool_output_sha256")]
     pub sha256: String,
-    /// Its folder.
+    /// The URI of its folder.
     #[serde(rename = "tool_output_storage_uri")]
     pub storage_uri: String,
-    /// The message it belongs to.
+    /// The id of its message.
     #[serde(rename = "tool_output_group_id")]
     pub group_id: String,
-    /// Characters of all outputs of the message.
+    /// Total length of all outputs of the message, in characters.
     #[serde(rename = "tool_output_group_original_chars")]
     pub group_original_chars: usize,
-    /// Characters of outputs that a message may hold.
+    /// Maximum total length of the outputs in a message, in characters.
     #[serde(rename = "tool_output_group_budget_chars")]
     pub group_budget_chars: usize,
 }
@@ -168,35 +168,35 @@ pub struct KeptOutput {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Message {
-    /// Made by the store.
+    /// Id assigned by the store.
     pub id: String,
-    /// Who speaks.
+    /// The role of the sender.
     pub role: Role,
-    /// What is said.
+    /// The content.
     pub parts: Vec<Part>,
-    /// When it was said.
+    /// When it was sent.
     pub created_at: String,
-    /// Which peer speaks or is spoken of.
+    /// The peer that sent the message or that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer_id: Option<String>,
-    /// Its text is a memory because somebody says so; `memory_store` sets it.
+    /// Somebody asked to remember this text; set by `memory_store`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub remember: bool,
 }
 
 impl Message {
-    /// Its calls and results.
+    /// Its tool calls and results.
     pub(crate) fn tools(&self) -> impl Iterator<Item = &ToolPart> {
         self.parts.iter().filter_map(|part| if let Part::Tool(tool) = part { Some(&**tool) } else { None })
     }
 
-    /// What is said in words.
+    /// Its text parts.
     pub(crate) fn text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| if let Part::Text { text } = part { Some(text) } else { None });
         texts.map(String::as_str).collect::<Vec<_>>().join("\n")
     }
 
-    /// How long it is for a model, as the contract estimates.
+    /// Estimated number of tokens, by the formula of the contract.
     pub(crate) fn tokens(&self) -> u64 {
         let sum: f64 = self
             .parts
@@ -215,29 +215,29 @@ impl Message {
     }
 }
 
-/// Arguments as the line of a file shows them.
+/// Arguments in the format of the file.
 fn spaced(input: &Value) -> String {
     let line = jsonl::lines(std::slice::from_ref(input)).unwrap_or_else(|_| input.to_string());
     line.trim_end().to_owned()
 }
 
-/// A message as it comes in.
+/// A new message.
 #[derive(Debug, Clone, Default)]
 pub struct NewMessage {
-    /// Who speaks.
+    /// The role of the sender.
     pub role: Role,
-    /// What is said.
+    /// The content.
     pub parts: Vec<Part>,
-    /// Which peer speaks or is spoken of.
+    /// The peer that sent the message or that it is about.
     pub peer_id: Option<String>,
-    /// When; now if unset.
+    /// When it was sent; the current time if unset.
     pub created_at: Option<String>,
-    /// Its text is a memory because somebody says so, whoever speaks and whatever it says.
+    /// Store the text as a memory, regardless of sender and content.
     pub remember: bool,
 }
 
 impl NewMessage {
-    /// A user's words.
+    /// A text message of the user.
     pub(crate) fn said(text: impl Into<String>) -> Self {
         Self { parts: vec![Part::text(text)], ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! Conversations: live messages, appended one line at a time and durable before they are acknowledged.
+//! Conversations. Live messages are appended line by line and are durable before they are acknowledged.
 
 pub(crate) mod archive;
 pub(crate) mod autocommit;
@@ -27,14 +27,14 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// A session's id is at most this long.
+/// Maximum length of a session id, in bytes.
 const MAX_ID_BYTES: usize = 200;
-/// A message is at most this long, as JSON, before its large outputs are taken out.
+/// Maximum size of a message as JSON, before large outputs are moved to files.
 pub const MAX_MESSAGE_BYTES: usize = 32 << 20;
-/// Sessions held in memory; beyond it, those nobody uses are let go.
+/// Maximum number of sessions in memory; beyond it, unused sessions are evicted.
 const MAX_HELD: usize = 1024;
 
-/// By user and id.
+/// Sessions by user and id.
 type Held = HashMap<(String, String), Arc<Mutex<Session>>>;
 
 /// The sessions of an account that are in memory.
@@ -43,7 +43,7 @@ pub struct Sessions {
     held: Mutex<Held>,
 }
 
-/// What is noted about a session beside its messages.
+/// Metadata of a session.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Meta {
@@ -53,12 +53,12 @@ pub(crate) struct Meta {
     pub(crate) memories_extracted: HashMap<String, u64>,
     pub(crate) last_commit_at: String,
     pub(crate) keep_recent_count: u64,
-    /// Messages that were committed with a budget of turns keep so many turns.
+    /// Number of turns to keep live, for a session committed with a budget of turns.
     pub(crate) keep_recent_turn_count: u64,
     pub(crate) retention_mode: String,
     pub(crate) auto_commit: Option<crate::sessions::autocommit::AutoCommit>,
     pub(crate) last_auto_commit_at: String,
-    /// Archives up to this number are history: the context began anew after them.
+    /// Archives up to this number are excluded from the context, which was reset after them.
     pub(crate) reset_after: u64,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Session {
     pub(crate) pending_tokens: u64,
 }
 
-/// Tokens of a text, as the contract estimates them.
+/// Estimated number of tokens, by the formula of the contract.
 pub fn tokens(text: &str) -> f64 {
     text.chars()
         .map(|c| match c as u32 {
@@ -87,7 +87,7 @@ pub fn tokens(text: &str) -> f64 {
         .sum()
 }
 
-/// Whether an id can name a session. What could leave the folder, or be read in two ways, cannot.
+/// Checks that an id can name a session: it must not leave the folder or be ambiguous.
 pub fn check_id(id: &str) -> Result<()> {
     let bad = id.is_empty()
         || id.len() > MAX_ID_BYTES
@@ -106,7 +106,7 @@ pub(crate) fn place(who: &Identity, id: &str) -> Place {
     who.home().child("sessions").child(id)
 }
 
-/// The error for a session nobody began.
+/// The error for an unknown session.
 pub(crate) fn unknown(id: &str) -> ApiError {
     ApiError::none_such(format!("Session {id} not found"))
 }
@@ -120,14 +120,14 @@ impl Session {
         let meta = match disk::read_if_there(&folder.join(".meta.json"))? {
             None => Meta::default(),
             Some(text) => serde_json::from_str(&text).unwrap_or_else(|error| {
-                tracing::warn!(%error, session = id, "what is noted about a session cannot be read; its messages can");
+                tracing::warn!(%error, session = id, "the metadata of a session cannot be read; its messages are used without it");
                 Meta::default()
             }),
         };
         let text = disk::read_if_there(&folder.join("messages.jsonl"))?.unwrap_or_default();
         let mut messages: Vec<Message> = jsonl::parse(&text);
         externalise::rename_references(&mut messages);
-        // A crash between archiving and clearing leaves messages in both; they are archived.
+        // A crash between archiving and clearing leaves messages in both files; they count as archived.
         if let Some(last) = archives(account, who, id)?.last() {
             let path = folder.join("history").join(last).join("messages.jsonl");
             let archived: Vec<Message> = jsonl::parse(&disk::read_if_there(&path)?.unwrap_or_default());
@@ -153,7 +153,7 @@ impl Session {
     }
 }
 
-/// A session's archives by name, the oldest first.
+/// The names of a session's archives, oldest first.
 pub(crate) fn archives(account: &Account, who: &Identity, id: &str) -> Result<Vec<String>> {
     let folder = account.path(&place(who, id)).join("history");
     if disk::look(&folder)?.is_none() {
@@ -173,7 +173,7 @@ pub(crate) fn number(archive: &str) -> u64 {
     archive.trim_start_matches("archive_").parse().unwrap_or_default()
 }
 
-/// The name of the archive after these.
+/// The name of the next archive.
 pub(crate) fn next_archive(archives: &[String]) -> String {
     format!("archive_{:03}", archives.last().map_or(0, |last| number(last)) + 1)
 }
@@ -195,13 +195,13 @@ impl Sessions {
         Ok(session)
     }
 
-    /// Lets go of a session that was removed.
+    /// Removes a deleted session from memory.
     pub(crate) fn drop_held(&self, who: &Identity, id: &str) {
         lock(&self.held).remove(&(who.user.clone(), id.to_owned()));
     }
 }
 
-/// Begins a session.
+/// Creates a session.
 pub fn create(account: &Account, who: &Identity, id: &str) -> Result<()> {
     let session = account.sessions.open(account, who, id)?;
     let mut session = lock(&session);
@@ -212,7 +212,7 @@ pub fn create(account: &Account, who: &Identity, id: &str) -> Result<()> {
     session.create(account, who, id)
 }
 
-/// A message in the stored form.
+/// Converts a message to its stored form.
 fn stored(who: &Identity, new: &NewMessage) -> Result<Message> {
     if let Some(peer) = &new.peer_id {
         Identity::new(&who.account, &who.user, Some(peer))?;
@@ -231,23 +231,23 @@ fn stored(who: &Identity, new: &NewMessage) -> Result<Message> {
     Ok(message)
 }
 
-/// How a session stands after messages were added.
+/// The state of a session after messages were added.
 #[derive(Debug, Clone, Serialize)]
 pub struct Added {
-    /// The session.
+    /// The session id.
     pub session_id: String,
-    /// Live messages.
+    /// Number of live messages.
     pub message_count: usize,
-    /// Their tokens.
+    /// Tokens of the live messages.
     pub pending_tokens: u64,
 }
 
-/// Adds a message. A session that does not exist is begun.
+/// Adds a message and creates the session if it does not exist.
 pub fn add_message(account: &Account, who: &Identity, id: &str, new: &NewMessage) -> Result<Added> {
     add_messages(account, who, id, std::slice::from_ref(new))
 }
 
-/// Adds several messages, one after the other; none if something is wrong with one.
+/// Adds several messages in order, or none if one is invalid.
 pub fn add_messages(account: &Account, who: &Identity, id: &str, new: &[NewMessage]) -> Result<Added> {
     let mut messages = new.iter().map(|new| stored(who, new)).collect::<Result<Vec<_>>>()?;
     let session = account.sessions.open(account, who, id)?;
@@ -269,12 +269,12 @@ pub fn add_messages(account: &Account, who: &Identity, id: &str, new: &[NewMessa
     })
 }
 
-/// Now, with microseconds and a zone, as the original writes it.
+/// The current time with microseconds and offset, as the original server writes it.
 pub(crate) fn now_micros() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00").to_string()
 }
 
-/// What is known of a session.
+/// Information about a session.
 pub(crate) struct Description {
     pub(crate) meta: Meta,
     pub(crate) message_count: usize,
@@ -283,7 +283,7 @@ pub(crate) struct Description {
     pub(crate) updated_at: String,
 }
 
-/// What is known of a session that exists.
+/// Information about an existing session.
 pub(crate) fn describe(account: &Account, who: &Identity, id: &str) -> Result<Description> {
     let session = account.sessions.open(account, who, id)?;
     let session = lock(&session);
@@ -301,14 +301,14 @@ pub(crate) fn describe(account: &Account, who: &Identity, id: &str) -> Result<De
     })
 }
 
-/// A session as lists show it.
+/// A session in a list.
 pub(crate) struct Listed {
     pub(crate) id: String,
     pub(crate) place: Place,
     pub(crate) modified: Timestamp,
 }
 
-/// The caller's sessions, the newest first.
+/// The caller's sessions, newest first.
 pub(crate) fn list(account: &Account, who: &Identity) -> Result<Vec<Listed>> {
     let root = who.home().child("sessions");
     let mut all = disk::list(&account.path(&root))?;
@@ -322,7 +322,7 @@ pub(crate) fn list(account: &Account, who: &Identity) -> Result<Vec<Listed>> {
     Ok(listed.collect())
 }
 
-/// Removes a session with its archives.
+/// Deletes a session with its archives.
 pub fn delete(account: &Account, who: &Identity, id: &str) -> Result<()> {
     let session = account.sessions.open(account, who, id)?;
     let mut session = lock(&session);

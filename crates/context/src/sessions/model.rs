@@ -1,5 +1,5 @@
-//! A language model, asked for summaries and memories. What it says is checked before it is used; nothing is lost when it
-//! does not answer, because the messages are archived before it is asked.
+//! A language model that writes summaries and memories. Its output is validated before use. Nothing is lost when it
+//! fails, because the messages are archived before it is called.
 
 use crate::config::{LlmConfig, LlmKind};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -9,23 +9,23 @@ use toolyard_recall::{
     index::Category,
 };
 
-/// Characters of a conversation that are sent, from its end.
+/// Maximum number of characters of a conversation that are sent, from its end.
 const MAX_SENT_CHARS: usize = 60_000;
-/// An answer is at most this long.
+/// Maximum size of a response, in bytes.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
-/// Memories of one answer, at most.
+/// Maximum number of memories in one response.
 const MAX_MEMORIES: usize = 200;
-/// Characters of a memory.
+/// Maximum length of a memory, in characters.
 const MAX_MEMORY_CHARS: usize = 2_000;
 
-/// A question in the chat form that both interfaces take.
+/// A chat message, in the form that both interfaces accept.
 #[derive(Serialize)]
 struct Turn<'a> {
     role: &'static str,
     content: &'a str,
 }
 
-/// What Ollama is sent.
+/// A request to Ollama.
 #[derive(Serialize)]
 struct OllamaChat<'a> {
     model: &'a str,
@@ -40,7 +40,7 @@ struct OllamaOptions {
     temperature: u8,
 }
 
-/// What a server with OpenAI's interface is sent.
+/// A request to a server with OpenAI's interface.
 #[derive(Serialize)]
 struct OpenAiChat<'a> {
     model: &'a str,
@@ -55,7 +55,7 @@ struct ResponseFormat {
     kind: &'static str,
 }
 
-/// What either interface answers: Ollama one message, OpenAI a list of choices.
+/// A response of either interface: Ollama returns one message, OpenAI a list of choices.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct ChatAnswer {
@@ -75,7 +75,7 @@ struct Spoken {
     content: Option<String>,
 }
 
-/// A field that a model was asked for: a text, or something else that it said instead.
+/// A field of the model's output: a text, or something else that is ignored.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Field {
@@ -84,7 +84,7 @@ enum Field {
 }
 
 impl Field {
-    /// The text without spaces around it, cut; unless there is none.
+    /// The trimmed and truncated text; `None` when it is empty or not a text.
     fn text(field: Option<&Self>, most: usize) -> Option<String> {
         let Some(Self::Text(text)) = field else { return None };
         let text: String = text.trim().chars().take(most).collect();
@@ -104,14 +104,14 @@ struct MemoriesAnswer {
     memories: Option<Vec<MemoryAnswer>>,
 }
 
-/// A memory that a model names. What cannot be read as one is left out.
+/// A memory in the model's output. Invalid ones are skipped.
 #[derive(Deserialize)]
 struct MemoryAnswer {
     category: Option<Field>,
     text: Option<Field>,
 }
 
-/// See the module's description.
+/// A client of the configured language model.
 pub(crate) struct Model {
     config: LlmConfig,
     client: reqwest::Client,
@@ -123,7 +123,7 @@ impl Model {
     pub(crate) fn new(config: &LlmConfig) -> Result<Self, String> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|e| e.to_string())?;
         toolyard_import::fetch::settle_cryptography();
-        // Conversations must not take a detour: neither a proxy nor a redirect may choose where they go.
+        // Conversations are private, so neither a proxy nor a redirect may send them elsewhere.
         let client = reqwest::Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())

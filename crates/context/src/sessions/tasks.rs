@@ -1,4 +1,4 @@
-//! Work that goes on after a request was answered, and how it ended.
+//! Background tasks that continue after a request was answered, and their results.
 
 use crate::{
     error::{ApiError, Result},
@@ -11,32 +11,32 @@ use std::{
     time::Instant,
 };
 
-/// Tasks that are remembered; the oldest go first.
+/// Maximum number of tasks kept; the oldest are dropped first.
 const MAX_TASKS: usize = 10_000;
 
-/// How a task stands.
+/// The result of a task.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ended {
     pub(crate) result: Option<Extraction>,
     pub(crate) error: Option<String>,
 }
 
-/// A task as callers see it.
+/// The state of a task, as callers see it.
 #[derive(Debug, Clone)]
 pub(crate) struct TaskState {
     pub(crate) id: String,
     pub(crate) kind: &'static str,
     pub(crate) resource: String,
-    /// Seconds since 1970, and the same as text.
+    /// Seconds since 1970, and the same time as text.
     pub(crate) created: (f64, String),
     pub(crate) updated: (f64, String),
     pub(crate) seconds: f64,
-    /// Unset while it runs.
+    /// `None` while the task is running.
     pub(crate) ended: Option<Ended>,
 }
 
 impl TaskState {
-    /// The word on the wire.
+    /// The status name on the wire.
     pub(crate) fn status(&self) -> &'static str {
         match &self.ended {
             None => "running",
@@ -74,14 +74,14 @@ fn now() -> (f64, String) {
 }
 
 impl Tasks {
-    /// Begins one; `owner` is who may ask about it.
+    /// Starts a task; only `owner` may query it.
     pub(crate) fn begin(&self, kind: &'static str, resource: &str, owner: &str) -> String {
         let id = uuid::Uuid::new_v4().to_string();
         self.begin_as(&id, kind, resource, owner);
         id
     }
 
-    /// Begins one under an id that was told already.
+    /// Starts a task with an id that the client already knows.
     pub(crate) fn begin_as(&self, id: &str, kind: &'static str, resource: &str, owner: &str) {
         let now = now();
         let task = Task {
@@ -122,7 +122,7 @@ impl Tasks {
         })
     }
 
-    /// The newest first.
+    /// The tasks of an owner, newest first.
     pub(crate) fn list(&self, owner: &str, limit: usize) -> Vec<TaskState> {
         let inner = lock(&self.inner);
         let own = inner.1.iter().rev().filter_map(|id| inner.0.get(id).map(|task| (id, task)));

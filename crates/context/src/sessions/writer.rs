@@ -1,9 +1,9 @@
-//! [`Writer`]: who writes summaries and finds memories. By extraction always; a language model, where one is configured,
-//! is asked first, and whatever it cannot do is done by extraction, with a notice.
+//! [`Writer`] creates summaries and memories. It tries the configured language model first, and falls back to
+//! rule-based extraction with a notice.
 
 use toolyard_recall::extract::{self, Memory, Message, Options, Summary};
 
-/// See the module's description.
+/// Creates summaries and memories.
 #[derive(Default)]
 pub(crate) struct Writer {
     pub(crate) model: Option<crate::sessions::model::Model>,

@@ -1,5 +1,4 @@
-//! [`Account`]: one account's folder with its locks, and the fixed folders that are always there. Accounts share
-//! nothing, not even an index.
+//! [`Account`]: one account's folder with its locks and fixed subfolders. Accounts share nothing, not even an index.
 
 use crate::{
     error::Result,
@@ -21,25 +20,25 @@ use std::{
     },
 };
 
-/// Files are changed under one of this many locks, by their folder.
+/// Number of lock stripes; a file is changed under the lock that its folder hashes to.
 const STRIPES: usize = 64;
 
 /// One account.
 pub struct Account {
     pub(crate) name: String,
     pub(crate) folder: PathBuf,
-    /// Read while single files change, written while trees move.
+    /// Held for reading while single files change, and for writing while trees are moved or removed.
     tree: RwLock<()>,
     stripes: Vec<Mutex<()>>,
-    /// Held while a user's memories are worked out from what was there before.
+    /// Per user, held while new memories are merged with the stored ones.
     memories: Vec<Mutex<()>>,
     pub(crate) library: Library,
     pub(crate) sessions: Sessions,
     known_users: Mutex<HashSet<String>>,
-    /// Grow with every change that descriptions of folders depend on; by user, so that one user's writing does not
-    /// undo the descriptions of another's folders.
+    /// Change counters that folder descriptions depend on. They are separate per user, so that one user's writes do not
+    /// invalidate the descriptions of another user's folders.
     changes: Vec<AtomicU64>,
-    /// What uploads were called by those who sent them.
+    /// Original names of uploads.
     pub(crate) upload_names: Mutex<HashMap<String, String>>,
 }
 
@@ -53,7 +52,7 @@ fn stripe(value: impl Hash) -> usize {
     usize::try_from(hasher.finish() % STRIPES as u64).unwrap_or_default()
 }
 
-/// The part of the tree that a place belongs to: a user's, or a scope.
+/// The part of the tree that a place belongs to: a user's folder, or a scope.
 fn area(place: &Place) -> &[String] {
     let names = place.names();
     let length = if names.first().is_some_and(|scope| scope == "user") { 2 } else { 1 };
@@ -65,7 +64,7 @@ impl Account {
         let folder = root.join(name);
         disk::make_folders(&folder)?;
         for own in ["_staging", "_trash", "_uploads"] {
-            // What a killed process left here was never acknowledged, or was removed already.
+            // The leftovers of a killed process were never acknowledged, or were already deleted.
             disk::discard(&folder.join(own));
         }
         for own in ["_staging", "_trash", "_uploads", "_system", "_system/pending"] {
@@ -89,7 +88,7 @@ impl Account {
         })
     }
 
-    /// Makes a user's folders when they are first met.
+    /// Creates a user's folders on first use.
     pub(crate) fn meet(&self, who: &Identity) -> Result<()> {
         if lock(&self.known_users).contains(&who.user) {
             return Ok(());
@@ -111,25 +110,26 @@ impl Account {
         self.folder.join("_trash")
     }
 
-    /// A folder of one's own to build something in.
+    /// Creates a private staging folder.
     pub(crate) fn staging(&self) -> Result<PathBuf> {
         let folder = self.folder.join("_staging").join(uuid::Uuid::new_v4().simple().to_string());
         std::fs::create_dir(&folder)?;
         Ok(folder)
     }
 
-    /// For changing files in a folder.
+    /// The lock for changing files in a folder.
     pub(crate) fn change(&self, folder: &Place) -> (RwLockReadGuard<'_, ()>, MutexGuard<'_, ()>) {
         let tree = self.tree.read().unwrap_or_else(PoisonError::into_inner);
         (tree, lock(&self.stripes[stripe(folder)]))
     }
 
-    /// For moving and removing trees.
+    /// The lock for moving and removing trees.
     pub(crate) fn restructure(&self) -> RwLockWriteGuard<'_, ()> {
         self.tree.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes descriptions of a folder while nothing is removed, and keeps them only if nothing was written meanwhile.
+    /// Builds the descriptions of a folder while nothing is removed, and discards them if something was written
+    /// meanwhile.
     pub(crate) fn describing<T>(&self, folder: &Place, make: impl FnOnce() -> Result<T>) -> Result<T> {
         let _held = self.tree.read().unwrap_or_else(PoisonError::into_inner);
         let before = self.changes_below(folder);
@@ -141,12 +141,12 @@ impl Account {
         made
     }
 
-    /// Says that something changed, before what describes it is taken away.
+    /// Records a change, before the descriptions that depend on it are deleted.
     pub(crate) fn note_change(&self, place: &Place) {
         self.changes[stripe(area(place))].fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How often something changed below a folder, or where that cannot be told apart from it.
+    /// Number of changes inside a folder; it may include changes elsewhere that share the counter.
     fn changes_below(&self, folder: &Place) -> u64 {
         match area(folder) {
             [] => self.changes.iter().map(|count| count.load(Ordering::Acquire)).sum(),
@@ -155,12 +155,12 @@ impl Account {
         }
     }
 
-    /// For deciding what a user's memories become.
+    /// The lock for merging a user's memories.
     pub(crate) fn remember(&self, user: &str) -> MutexGuard<'_, ()> {
         lock(&self.memories[stripe(user)])
     }
 
-    /// Writes a file that others can read at once and that the index knows.
+    /// Writes a file durably and indexes it.
     pub(crate) fn put(&self, place: &Place, text: &str) -> Result<()> {
         let folder = place.parent().unwrap_or_else(|| place.clone());
         {
@@ -172,7 +172,8 @@ impl Account {
         Ok(())
     }
 
-    /// Takes a file or folder away. What tells of it goes first, so that nothing forgotten is left in an overview.
+    /// Deletes a file or folder. Descriptions that mention it are deleted first, so that no overview contains forgotten
+    /// content.
     pub(crate) fn take_away(&self, place: &Place) -> Result<()> {
         {
             let _held = self.restructure();
@@ -185,7 +186,7 @@ impl Account {
         Ok(())
     }
 
-    /// A file changed: the index and the folder's descriptions follow.
+    /// Updates the index and the folder descriptions after a file changed.
     pub(crate) fn changed(&self, place: &Place, text: Option<&str>) {
         layers::invalidate(self, place);
         if place.kind() == Kind::Session {

@@ -1,22 +1,22 @@
-//! Abstracts and overviews, taken out of what is there: the first paragraph that says something, the headings, the
-//! entries of a folder. No model, and the same text gives the same digest.
+//! Rule-based abstracts and overviews from the first informative paragraph, the headings and the entries of a folder.
+//! No model is used, and the same text gives the same digest.
 
 use crate::store::layers::{MAX_ABSTRACT, MAX_OVERVIEW};
 use toolyard_recall::extract::{self, Child};
 
-/// An entry of a folder, in few words.
+/// A folder entry with a short description.
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) is_folder: bool,
     pub(crate) told: String,
 }
 
-/// Whitespace runs become one space.
+/// Replaces runs of white space by one space.
 pub(crate) fn collapse(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Cuts at a sentence, else at a word, with an ellipsis.
+/// Truncates at the end of a sentence, otherwise at a word with an ellipsis.
 pub(crate) fn clip(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -31,7 +31,7 @@ pub(crate) fn clip(text: &str, most: usize) -> String {
     format!("{}…", cut[..word].trim_end())
 }
 
-/// The body of a Markdown file without its front matter, and the front matter.
+/// The front matter of a Markdown file, and its body.
 pub(crate) fn front_matter(text: &str) -> (Option<&str>, &str) {
     let Some(rest) = text.strip_prefix("---\n").or_else(|| text.strip_prefix("---\r\n")) else { return (None, text) };
     let mut at = 0;
@@ -44,7 +44,7 @@ pub(crate) fn front_matter(text: &str) -> (Option<&str>, &str) {
     (None, text)
 }
 
-/// A file in few words: its description if it has one, else what it says first.
+/// A short description of a file: its `description` field if it has one, otherwise its first sentences.
 pub(crate) fn abstract_of(name: &str, text: &str) -> String {
     let (front, body) = front_matter(text);
     match front.and_then(|front| field(front, "description")) {
@@ -60,7 +60,8 @@ fn is_short(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_ABSTRACT && !text.contains('#')
 }
 
-/// A folder's overview: a title, a paragraph that says what is in it (`said`, if somebody did), and its entries.
+/// The overview of a folder: a title, a paragraph about its content (`said`, if somebody provided one), and its
+/// entries.
 pub(crate) fn overview(name: &str, said: Option<&str>, entries: &[Entry], total: usize) -> String {
     let children: Vec<Child<'_>> = entries
         .iter()
@@ -89,7 +90,8 @@ pub(crate) fn abstract_of_overview(overview: &str) -> String {
     clip(&collapse(&paragraph.join(" ")), MAX_ABSTRACT)
 }
 
-/// One field of a front matter, as text. Only what skills use: one line, quoted or not, or a folded block.
+/// One field of a front matter, as text. Only the forms that skills use are supported: one line, quoted or not, or a
+/// folded block.
 pub(crate) fn field(front: &str, name: &str) -> Option<String> {
     let mut lines = front.lines().peekable();
     while let Some(line) = lines.next() {
@@ -111,7 +113,7 @@ pub(crate) fn field(front: &str, name: &str) -> Option<String> {
     None
 }
 
-/// A list in a front matter: `[a, b]`, `a, b`, or lines with a dash.
+/// A list in a front matter: `[a, b]`, `a, b`, or lines that start with a dash.
 pub(crate) fn list_field(front: &str, name: &str) -> Vec<String> {
     let clean = |text: &str| text.trim().trim_matches(['"', '\'', '[', ']', ' ']).to_owned();
     let mut lines = front.lines().peekable();
@@ -129,12 +131,12 @@ pub(crate) fn list_field(front: &str, name: &str) -> Vec<String> {
     Vec::new()
 }
 
-/// The labels that a skill gives itself.
+/// The tags that a skill declares.
 pub(crate) fn tags(skill: &str) -> Vec<String> {
     front_matter(skill).0.map(|front| list_field(front, "tags")).unwrap_or_default()
 }
 
-/// Text as one line of YAML.
+/// A text as one line of YAML.
 pub(crate) fn yaml_text(text: &str) -> String {
     let plain = !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "/._-~@+=".contains(c));
     if plain || text.starts_with("http") && !text.contains([' ', '#', '\n']) {

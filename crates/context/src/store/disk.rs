@@ -1,5 +1,5 @@
-//! Files that stay once they were acknowledged. Small changes are synced one by one; many files at once are staged
-//! beside the tree, synced together and moved in by one rename.
+//! Durable file operations. Small changes are synced one by one. Many files are staged outside the tree, synced
+//! together and moved in with one rename.
 
 use rustix::fs::{Mode, OFlags, RenameFlags};
 use std::{
@@ -9,17 +9,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Up to so many files are synced one by one: to sync a whole file system would wait for what others write as well.
+/// Up to this many files are synced one by one; syncing the whole file system would also wait for the writes of other
+/// programs.
 const SYNCED_ONE_BY_ONE: usize = 64;
-/// Names of files that are not finished; nobody ever sees them.
+/// Prefix of temporary files, which are never visible to callers.
 pub(crate) const STAGED: &str = ".ty-staged-";
 
-/// Makes a folder's entries durable.
+/// Makes the entries of a folder durable.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Makes a folder and those above it, durably, below a root that exists.
+/// Creates a folder and its missing parents durably.
 pub(crate) fn make_folders(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -35,14 +36,14 @@ pub(crate) fn make_folders(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether a write has to survive a power cut, or can be made anew from other files.
+/// Whether a write must survive a power failure, or can be recreated from other files.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
     Durable,
     Derived,
 }
 
-/// Replaces a file as a whole: readers see the old one or the new one.
+/// Replaces a file atomically: readers see the old content or the new content.
 pub(crate) fn write(path: &Path, bytes: &[u8], keep: Keep) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let staged = folder.join(format!("{STAGED}{}", uuid::Uuid::new_v4().simple()));
@@ -61,7 +62,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8], keep: Keep) -> io::Result<()> {
     if keep == Keep::Durable { sync_folder(folder) } else { Ok(()) }
 }
 
-/// Writes a file that must not be there yet. `false` when it is.
+/// Writes a file that must not exist; returns `false` when it does.
 pub(crate) fn create(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let staged = folder.join(format!("{STAGED}{}", uuid::Uuid::new_v4().simple()));
@@ -89,7 +90,8 @@ pub(crate) fn create(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// Adds to the end of a file, durably. A line that a crash cut short is ended first, so that it spoils no other.
+/// Appends to a file durably. If a crash truncated the last line, a line break is added first, so that the next line
+/// stays intact.
 pub(crate) fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let is_new = !path.exists();
     let mut file = fs::OpenOptions::new().create(true).append(true).read(true).open(path)?;
@@ -125,13 +127,13 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same as text; what is not UTF-8 is replaced.
+/// Reads a file as text; invalid UTF-8 is replaced.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let bytes = read(path)?;
     Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
 }
 
-/// A file's text, where there is such a file.
+/// Reads a file as text; `None` when it does not exist.
 pub(crate) fn read_if_there(path: &Path) -> io::Result<Option<String>> {
     match read_text(path) {
         Ok(text) => Ok(Some(text)),
@@ -140,7 +142,7 @@ pub(crate) fn read_if_there(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Takes a file or folder away at once and durably; what it held is removed afterwards.
+/// Removes a file or folder atomically and durably; its content is deleted afterwards.
 pub(crate) fn remove(path: &Path, trash: &Path) -> io::Result<()> {
     make_folders(trash)?;
     let gone = trash.join(uuid::Uuid::new_v4().simple().to_string());
@@ -152,7 +154,7 @@ pub(crate) fn remove(path: &Path, trash: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what nobody refers to any more.
+/// Deletes files that nothing refers to any more.
 pub(crate) fn discard(path: &Path) {
     let removed = match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path),
@@ -160,11 +162,11 @@ pub(crate) fn discard(path: &Path) {
         Err(_) => return,
     };
     if let Err(error) = removed {
-        tracing::warn!(%error, "a file that was taken out of the context store is still on disk");
+        tracing::warn!(%error, "a file removed from the context store could not be deleted from disk");
     }
 }
 
-/// Makes a staged folder durable: file by file, or all at once where there are many.
+/// Makes a staged folder durable: file by file, or with one sync of the file system when there are many.
 pub(crate) fn sync_staged(staged: &Path, files: usize) -> io::Result<()> {
     if files > SYNCED_ONE_BY_ONE {
         return Ok(rustix::fs::syncfs(File::open(staged)?)?);
@@ -180,8 +182,8 @@ pub(crate) fn sync_staged(staged: &Path, files: usize) -> io::Result<()> {
     sync_folder(staged)
 }
 
-/// Puts a staged and synced folder in its place, where it appears as a whole. What was there before is given back, to be
-/// thrown away.
+/// Moves a staged and synced folder into place atomically. Returns the path of the previous content, which the caller
+/// discards.
 pub(crate) fn install(staged: &Path, target: &Path) -> io::Result<Option<PathBuf>> {
     let folder = target.parent().unwrap_or(Path::new("."));
     make_folders(folder)?;
@@ -200,7 +202,7 @@ pub(crate) fn install(staged: &Path, target: &Path) -> io::Result<Option<PathBuf
     }
 }
 
-/// A file or folder as lists show it.
+/// A file or folder in a listing.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
     pub(crate) name: String,
@@ -216,7 +218,7 @@ impl Found {
     }
 }
 
-/// Looks at one path. Symbolic links and other oddities are as if they were not there.
+/// Looks up one path. Symbolic links and special files count as missing.
 pub(crate) fn look(path: &Path) -> io::Result<Option<Found>> {
     use std::os::unix::fs::PermissionsExt;
     let meta = match fs::symlink_metadata(path) {
@@ -235,7 +237,7 @@ pub(crate) fn look(path: &Path) -> io::Result<Option<Found>> {
     Ok(Some(Found { name, is_folder: meta.is_dir(), size: meta.len(), mode, modified }))
 }
 
-/// What lies in a folder: folders first, each by name. Unfinished files are left out.
+/// The entries of a folder: folders first, each sorted by name. Temporary files are left out.
 pub(crate) fn list(path: &Path) -> io::Result<Vec<Found>> {
     let mut all = Vec::new();
     for entry in fs::read_dir(path)? {

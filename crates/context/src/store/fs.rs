@@ -1,4 +1,4 @@
-//! What can be done with places: list, look, read, write, make, move, copy, remove.
+//! File operations on places: list, stat, read, write, create, move, copy, remove.
 
 use crate::{
     error::{ApiError, Code, Details, Result},
@@ -13,25 +13,25 @@ use crate::{
     },
 };
 
-/// A file that is written through the interface is at most this long.
+/// Maximum size of a file written through the interface.
 pub const MAX_WRITE_BYTES: usize = 16 << 20;
-/// A file that is read as text is at most this long.
+/// Maximum size of a file read as text.
 pub const MAX_READ_BYTES: u64 = 64 << 20;
 
-/// How a list looks.
+/// Options of a listing.
 #[derive(Debug, Clone)]
 pub struct Listing {
-    /// Everything below, not only what lies directly there.
+    /// List all nested entries, not only direct ones.
     pub recursive: bool,
-    /// Characters of the abstracts of folders; unset: none are made.
+    /// Maximum length of folder abstracts; `None`: no abstracts.
     pub abstracts: Option<usize>,
-    /// Hidden files too.
+    /// Include hidden files.
     pub hidden: bool,
-    /// Entries, at most.
+    /// Maximum number of entries.
     pub node_limit: usize,
-    /// Entries left out at the beginning.
+    /// Number of entries to skip.
     pub offset: usize,
-    /// How far down.
+    /// Maximum depth.
     pub level_limit: usize,
 }
 
@@ -48,10 +48,10 @@ impl Default for Listing {
     }
 }
 
-/// Folders are followed down to here, whatever is asked.
+/// Upper limit of the depth, regardless of the request.
 const MAX_DEPTH: usize = 64;
 
-/// The descriptions of a folder. They are made while nothing is removed, and kept only if nothing changed meanwhile.
+/// The descriptions of a folder. They are built while nothing is removed, and kept only if nothing changed meanwhile.
 pub(crate) fn layers_of(account: &Account, place: &Place) -> Result<Layers> {
     account.describing(place, || layers::of(account, place))
 }
@@ -63,28 +63,28 @@ pub(crate) fn folder(account: &Account, place: &Place) -> Result<()> {
     }
 }
 
-/// A file or folder in a list.
+/// A file or folder in a listing.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// Where it is.
+    /// The URI.
     pub uri: String,
-    /// Its own name,
+    /// The name.
     pub name: String,
-    /// and its path from where the list begins.
+    /// The path relative to the listed folder.
     pub path: String,
     /// Whether it is a folder.
     pub is_folder: bool,
-    /// In bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// As the file system has it.
+    /// Permission bits of the file system.
     pub mode: u32,
-    /// When it was last changed.
+    /// Time of the last change.
     pub modified: jiff::Timestamp,
-    /// A folder in few words, where that was asked for.
+    /// The abstract of a folder, if requested.
     pub abstract_: String,
 }
 
-/// What lies in a folder, and whether there is more.
+/// Lists a folder, and tells whether there are more entries.
 pub fn list(account: &Account, who: &Identity, place: &Place, how: &Listing) -> Result<(Vec<Entry>, bool)> {
     folder(account, place)?;
     let mut walk = Walk { account, who, how, left_out: how.offset, rows: Vec::new(), more: false };
@@ -149,7 +149,7 @@ impl Walk<'_> {
     }
 }
 
-/// At most so many characters.
+/// Truncates a text to this many characters.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most { text.to_owned() } else { text.chars().take(most).collect() }
 }
@@ -161,24 +161,24 @@ pub(crate) fn seconds(time: jiff::Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// What is known of a file or folder without reading it.
+/// Information about a file or folder.
 #[derive(Debug, Clone)]
 pub struct Stat {
-    /// Where it is.
+    /// The URI.
     pub uri: String,
     /// Its name.
     pub name: String,
-    /// In bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// As the file system has it.
+    /// Permission bits of the file system.
     pub mode: u32,
-    /// When it was last changed.
+    /// Time of the last change.
     pub modified: jiff::Timestamp,
-    /// How many entries a folder has; unset for a file.
+    /// Number of entries of a folder; `None` for a file.
     pub entries: Option<usize>,
 }
 
-/// Looks at a file or folder.
+/// Returns information about a file or folder.
 pub fn stat(account: &Account, place: &Place) -> Result<Stat> {
     let path = account.path(place);
     let Some(found) = disk::look(&path)? else { return Err(ApiError::no_file(&place.to_string())) };
@@ -192,7 +192,7 @@ pub fn stat(account: &Account, place: &Place) -> Result<Stat> {
     })
 }
 
-/// A file's text. Descriptions of folders are made when they are asked for.
+/// Reads a file. Folder descriptions are built on demand.
 pub fn read(account: &Account, place: &Place) -> Result<String> {
     let uri = place.to_string();
     if matches!(place.name(), ABSTRACT | OVERVIEW)
@@ -210,7 +210,7 @@ pub fn read(account: &Account, place: &Place) -> Result<String> {
         }
         Some(_) => match disk::read_text(&path) {
             Ok(text) => Ok(Library::readable(place, &text).to_owned()),
-            // Taken away between the look and the reading.
+            // The file was removed between the lookup and the read.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(ApiError::no_file(&uri)),
             Err(error) => Err(error.into()),
         },
@@ -226,7 +226,7 @@ fn mismatch(uri: &str, expected: &'static str, actual: &'static str) -> Details 
     Details { resource: Some(uri.to_owned()), expected: Some(expected), actual: Some(actual), ..Details::default() }
 }
 
-/// So many lines from a line on; fewer than 0 means all.
+/// `limit` lines from line `offset` on; a negative limit means all.
 pub fn lines(text: &str, offset: usize, limit: i64) -> String {
     if offset == 0 && limit < 0 {
         return text.to_owned();
@@ -235,7 +235,7 @@ pub fn lines(text: &str, offset: usize, limit: i64) -> String {
     text.split_inclusive('\n').skip(offset).take(most).collect()
 }
 
-/// A folder's abstract or overview.
+/// A folder's abstract and overview.
 pub fn described(account: &Account, place: &Place) -> Result<(String, String)> {
     match disk::look(&account.path(place))? {
         Some(found) if found.is_folder => {
@@ -251,18 +251,18 @@ pub fn described(account: &Account, place: &Place) -> Result<(String, String)> {
     }
 }
 
-/// How a write treats what is there.
+/// How a write treats an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// The file must be there.
+    /// Replaces a file that must exist.
     Replace,
-    /// The file must be there.
+    /// Appends to a file that must exist.
     Append,
-    /// The file must not be there.
+    /// Creates a file that must not exist.
     Create,
 }
 
-/// Writes a file. Gives how many bytes it has afterwards.
+/// Writes a file and returns its new size in bytes.
 pub fn write(account: &Account, place: &Place, content: &str, mode: Mode) -> Result<usize> {
     let uri = place.to_string();
     let Some(above) = place.parent().filter(|above| !place.is_fixed() && !above.is_root()) else {
@@ -321,7 +321,7 @@ pub fn write(account: &Account, place: &Place, content: &str, mode: Mode) -> Res
     Ok(text.len())
 }
 
-/// Makes a folder. `about` is what it is for.
+/// Creates a folder. `about` describes its purpose.
 pub fn mkdir(account: &Account, place: &Place, about: Option<&str>) -> Result<()> {
     let uri = place.to_string();
     let path = account.path(place);
@@ -375,7 +375,7 @@ pub fn mv(account: &Account, from: &Place, to: &Place) -> Result<()> {
             }
         }
         if found.is_folder {
-            // Descriptions name the folder they were made for.
+            // Descriptions contain the name of their folder, so those of a moved folder are deleted.
             drop_descriptions(&new)?;
         }
     }
@@ -384,16 +384,16 @@ pub fn mv(account: &Account, from: &Place, to: &Place) -> Result<()> {
     Ok(())
 }
 
-/// What was copied.
+/// The result of a copy.
 #[derive(Debug, Clone, Copy)]
 pub struct Copied {
-    /// Files.
+    /// Number of files.
     pub files: usize,
-    /// Files that can be found.
+    /// Number of indexed files.
     pub indexed: usize,
 }
 
-/// Copies a file or folder to where nothing is yet. It appears as a whole.
+/// Copies a file or folder to a new place, atomically.
 pub fn cp(account: &Account, from: &Place, to: &Place, recursive: bool) -> Result<Copied> {
     let (old, new) = (account.path(from), account.path(to));
     for place in [from, to] {
@@ -442,7 +442,8 @@ fn copy_below(from: &std::path::Path, to: &std::path::Path, count: &mut usize) -
             std::fs::create_dir(&target)?;
             copy_below(&source, &target, count)?;
         } else if !matches!(found.name.as_str(), ABSTRACT | OVERVIEW) {
-            // Descriptions name the folder they were made for; those of the copy are made when somebody asks.
+            // Descriptions contain the name of their folder, so they are not copied; those of the copy are built on
+            // demand.
             std::fs::copy(&source, &target)?;
             *count += usize::from(!found.is_hidden());
         }
@@ -463,7 +464,7 @@ fn drop_descriptions(path: &std::path::Path) -> Result<()> {
     Ok(())
 }
 
-/// Takes a file, or everything below a folder, into the index.
+/// Indexes a file, or everything inside a folder.
 pub(crate) fn learn_below(account: &Account, place: &Place) -> Result<usize> {
     let mut files = Vec::new();
     collect(account, place, &mut files)?;
@@ -493,7 +494,7 @@ fn collect(account: &Account, place: &Place, files: &mut Vec<(Place, String)>) -
     Ok(())
 }
 
-/// Removes a file, or a folder with everything below it. Gives how many files there were.
+/// Removes a file, or a folder with its content, and returns the number of files.
 pub fn remove(account: &Account, place: &Place, recursive: bool) -> Result<usize> {
     if place.is_fixed() {
         let error = ApiError::new(Code::PermissionDenied, format!("{place} cannot be removed"));
@@ -511,7 +512,7 @@ pub fn remove(account: &Account, place: &Place, recursive: bool) -> Result<usize
         Some(_) => 1,
     };
     match account.take_away(place) {
-        // Somebody else was faster.
+        // Another request removed it first.
         Err(_) if disk::look(&path)?.is_none() => Ok(0),
         done => done.map(|()| count),
     }

@@ -1,23 +1,24 @@
-//! Which paths of this machine a caller may have read: none for agents, unless the configuration grants folders.
+//! Which paths of this machine a caller may read: none for agents, unless the configuration grants folders.
 //!
-//! The engine refuses host paths of agents before a tool runs. Here the path itself is looked at: links are resolved, and
-//! what lies in the vault or in Toolyard's own folders is never read this way, because their own rules would not apply.
+//! The engine rejects host paths of agents before a tool runs. This module checks the path itself: links are resolved,
+//! and files in the vault or in Toolyard's own folders are never read this way, because their own rules would not
+//! apply.
 
 use crate::wire::tools::Thrown;
 use std::path::{Path, PathBuf};
 use toolyard_protocol::ErrorCode;
 
-/// The paths of this machine that a session may have read.
+/// The host paths that a session may read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HostPaths {
-    /// Those below the folders that the configuration grants. For agents.
+    /// Only paths inside the granted folders. For agents.
     #[default]
     Granted,
-    /// All. For the person at this machine.
+    /// All paths. For the person at this machine.
     All,
 }
 
-/// Folders that agents may import from, and folders that they may not import from in any case.
+/// Folders from which agents may import, and folders from which they never may.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HostRoots {
     granted: Vec<PathBuf>,
@@ -25,20 +26,20 @@ pub(crate) struct HostRoots {
 }
 
 impl HostRoots {
-    /// Links in the folders' own paths are resolved now; a folder that is not there grants nothing.
+    /// Resolves links in the folders' paths once; a missing folder grants nothing.
     pub(crate) fn new(granted: &[PathBuf], protected: &[PathBuf]) -> Self {
         let granted = granted.iter().filter_map(|root| root.canonicalize().ok()).collect();
         let protected = protected.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
         Self { granted, protected }
     }
 
-    /// The path that a caller may have read, with links resolved.
+    /// The path with links resolved, if the caller may read it.
     pub(crate) fn admit(&self, paths: HostPaths, named: &str) -> Result<PathBuf, Thrown> {
         let path = Path::new(named);
         if paths == HostPaths::All {
             return if path.exists() { Ok(path.to_owned()) } else { Err(not_there(named)) };
         }
-        // Whether a path outside of the granted folders exists is not told.
+        // The error does not reveal whether a path outside the granted folders exists.
         let refused = || {
             let message = format!(
                 "agents may not name paths of this machine ({}); hand over the content, or have the owner name the folder in context.importRoots",
@@ -66,7 +67,7 @@ fn climbs(path: &Path) -> bool {
     path.components().any(|part| part == std::path::Component::ParentDir)
 }
 
-/// The error for a path that is not there, as Node words it.
+/// The error for a missing path, in Node's wording.
 fn not_there(path: &str) -> Thrown {
     Thrown::new(ErrorCode::NotFound, format!("ENOENT: no such file or directory, stat '{path}'"))
 }

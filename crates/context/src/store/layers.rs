@@ -1,7 +1,7 @@
-//! L0 and L1: the abstract and the overview of every folder, as sidecar files with a front matter and a body.
+//! L0 and L1: the abstract and the overview of every folder, stored as files in the folder with front matter and body.
 //!
-//! They are made from what lies in the folder, when somebody first asks. A change takes them away, all the way up; so a
-//! folder is never described by what it no longer holds, also not after a crash.
+//! They are built from the folder's content on first use. A change deletes them in all parent folders, so that a
+//! description never mentions removed content, even after a crash.
 
 use crate::{
     error::Result,
@@ -16,18 +16,18 @@ use crate::{
 };
 use std::path::PathBuf;
 
-/// The abstract's file.
+/// File name of the abstract.
 pub(crate) const ABSTRACT: &str = ".abstract.md";
-/// The overview's file.
+/// File name of the overview.
 pub(crate) const OVERVIEW: &str = ".overview.md";
-/// Characters of an abstract, at most.
+/// Maximum length of an abstract, in characters.
 pub(crate) const MAX_ABSTRACT: usize = 256;
-/// Characters of an overview, at most.
+/// Maximum length of an overview, in characters.
 pub(crate) const MAX_OVERVIEW: usize = 4000;
-/// Entries of a folder that its overview is made from.
+/// Maximum number of entries from which an overview is built.
 const SAMPLED: usize = 64;
 
-/// What folders that are always there are for.
+/// The purpose of a fixed folder.
 fn purpose(place: &Place) -> Option<&'static str> {
     let names: Vec<&str> = place.names().iter().map(String::as_str).collect();
     Some(match names.as_slice() {
@@ -47,13 +47,13 @@ fn purpose(place: &Place) -> Option<&'static str> {
     })
 }
 
-/// The body of a sidecar: everything after the front matter.
+/// The body of a description file, without the front matter.
 pub(crate) fn body(text: &str) -> &str {
     let Some(rest) = text.strip_prefix("---\n") else { return text.trim() };
     rest.split_once("\n---\n").map_or(rest, |(_, body)| body).trim()
 }
 
-/// Takes the descriptions of everything above a place away. Gives the folders that changed.
+/// Deletes the descriptions of all folders above a place and returns the folders that changed.
 pub(crate) fn invalidate(account: &Account, place: &Place) -> Vec<PathBuf> {
     account.note_change(place);
     let mut changed = Vec::new();
@@ -72,13 +72,13 @@ pub(crate) fn invalidate(account: &Account, place: &Place) -> Vec<PathBuf> {
     changed
 }
 
-/// Whether there was such a file, which is gone now.
+/// Deletes a file; returns whether it existed.
 fn take_away(path: &std::path::Path) -> bool {
     match std::fs::remove_file(path) {
         Ok(()) => true,
         Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => false,
         Err(error) => {
-            tracing::warn!(%error, path = %path.display(), "the outdated description of a folder is still there");
+            tracing::warn!(%error, path = %path.display(), "the outdated description of a folder could not be deleted");
             false
         }
     }
@@ -90,20 +90,20 @@ pub(crate) struct Layers {
     pub(crate) overview: String,
 }
 
-/// Reads them, or makes them.
+/// Reads the descriptions, or builds them.
 pub(crate) fn of(account: &Account, place: &Place) -> Result<Layers> {
     if let Some(layers) = read(account, place) {
         return Ok(layers);
     }
     if place.is_root() || place.kind() == Kind::Session {
-        // Conversations change with every message; nobody searches them by meaning.
+        // Sessions change with every message and are not searched by meaning, so they have no stored descriptions.
         let told = purpose(place).map_or_else(|| place.name().to_owned(), str::to_owned);
         return Ok(Layers { overview: format!("# {}\n\n{told}", place.name()), abstract_: told });
     }
     make(account, place, "write", None)
 }
 
-/// Reads them, if they are there.
+/// Reads the descriptions, if they exist.
 fn read(account: &Account, place: &Place) -> Option<Layers> {
     let path = account.path(place);
     let abstract_ = disk::read_text(&path.join(ABSTRACT)).ok()?;
@@ -111,11 +111,11 @@ fn read(account: &Account, place: &Place) -> Option<Layers> {
     Some(Layers { abstract_: body(&abstract_).to_owned(), overview: body(&overview).to_owned() })
 }
 
-/// Makes them from what lies in the folder; `said` is what somebody said about it.
+/// Builds the descriptions from the folder's content; `said` is a description provided by somebody.
 pub(crate) fn make(account: &Account, place: &Place, trigger: &str, said: Option<&str>) -> Result<Layers> {
     let path = account.path(place);
     let origin = Origin::read(&path);
-    // Who else has a folder here is nobody's business.
+    // The description of `user` must not reveal which users exist.
     let is_users = place.names().len() == 1 && place.name() == "user";
     let mut seen = if is_users { Vec::new() } else { disk::list(&path)? };
     seen.retain(|found| !found.is_hidden());
@@ -162,9 +162,9 @@ fn write(
     );
     for (name, body) in [(OVERVIEW, &layers.overview), (ABSTRACT, &layers.abstract_)] {
         let path = account.path(place).join(name);
-        // Made from other files: were it lost, it would be made again.
+        // The description is derived from other files and can be rebuilt, so a failed write is not an error.
         if let Err(error) = disk::write(&path, format!("{head}{body}\n").as_bytes(), Keep::Derived) {
-            tracing::debug!(%error, %place, "a folder's description was not kept");
+            tracing::debug!(%error, %place, "the description of a folder could not be stored");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Memory files: Markdown that a person can read, then one comment with what is known about it.
+//! Memory files: readable Markdown, followed by one comment with metadata.
 
 use crate::{
     error::Result,
@@ -7,42 +7,42 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use toolyard_recall::{extract::Memory, index::Role};
 
-/// How the comment begins.
+/// Start of the metadata comment.
 const OPEN: &str = "<!-- MEMORY_FIELDS";
 const CLOSE: &str = "-->";
 
-/// What is noted about a memory.
+/// Metadata of a memory.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Fields {
-    /// The kind of memory.
+    /// The category.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub category: String,
-    /// Who said it.
+    /// Name of the speaker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speaker: Option<String>,
-    /// Which part they had in the conversation, so that "I" in a question finds what the user said.
+    /// The speaker's role, so that "I" in a question finds what the user said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// When it was said or happened.
+    /// When it was said or when it happened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
-    /// Where it comes from: a session's archive.
+    /// The source: the archive of a session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// When it was first written.
+    /// When the memory was first written.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub created_at: String,
-    /// When it was last written.
+    /// When the memory was last written.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub updated_at: String,
-    /// Somebody called it a memory: it stays as it is, whatever is extracted later.
+    /// Somebody asked to remember it: later extractions never change it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stated: bool,
-    /// How often it was said again.
+    /// Number of repetitions.
     #[serde(skip_serializing_if = "is_zero")]
     pub mentions: u32,
-    /// What was extracted, so that repetitions and corrections find it.
+    /// The extracted memory, used to match repetitions and corrections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
 }
@@ -52,34 +52,35 @@ fn is_zero(n: &u32) -> bool {
 }
 
 impl Fields {
-    /// A memory file's text, and what is noted in it.
+    /// Splits a memory file into text and metadata.
     pub(crate) fn split(text: &str) -> (&str, Self) {
         let Some(at) = text.rfind(OPEN) else { return (text, Self::default()) };
         let comment = text[at + OPEN.len()..].trim();
         let Some(json) = comment.strip_suffix(CLOSE) else { return (text, Self::default()) };
         let fields = serde_json::from_str(json.trim()).unwrap_or_else(|error| {
-            tracing::warn!(%error, "what is noted about a memory cannot be read; its text can");
+            tracing::warn!(%error, "the metadata of a memory cannot be read; its text is used without it");
             Self::default()
         });
         (text[..at].trim_end(), fields)
     }
 
-    /// The whole file. What looks like our comment in the text is broken up first.
+    /// The whole file. A text that looks like the metadata comment is escaped first.
     pub(crate) fn join(&self, text: &str) -> Result<String> {
         let text = text.replace(OPEN, "<!- MEMORY_FIELDS");
-        // `-->` would end the comment early; in JSON it can only stand inside a string.
+        // `-->` would end the comment; in JSON it can only occur inside a string.
         let json = serde_json::to_string(self)?.replace("-->", "--\\u003e");
         Ok(format!("{}\n\n{OPEN} {json} {CLOSE}\n", text.trim_end()))
     }
 
-    /// Its time in milliseconds.
+    /// The memory's time in milliseconds.
     pub(crate) fn time_ms(&self) -> Option<i64> {
         let time = self.time.as_deref().or((!self.created_at.is_empty()).then_some(self.created_at.as_str()))?;
         parse_time(time)
     }
 }
 
-/// `memories/profile.md`, which clients of the original read: what the files in `profile/` say, one after the other.
+/// `memories/profile.md`, which clients of the original server read: the content of the files in `profile/`,
+/// concatenated.
 pub(crate) fn profile(account: &Account, place: &Place) -> Result<Option<String>> {
     let names: Vec<&str> = place.names().iter().map(String::as_str).collect();
     if !matches!(
@@ -102,7 +103,7 @@ pub(crate) fn profile(account: &Account, place: &Place) -> Result<Option<String>
     Ok((!told.is_empty()).then(|| told.join("\n\n")))
 }
 
-/// A time as clients write it: with or without a zone, or a day alone.
+/// Parses a time as clients write it: with or without an offset, or a date alone.
 pub(crate) fn parse_time(text: &str) -> Option<i64> {
     if let Ok(stamp) = text.parse::<jiff::Timestamp>() {
         return Some(stamp.as_millisecond());

@@ -1,7 +1,7 @@
-//! What is kept: places, files, what describes them, what is brought in, and skills.
+//! Storage: places, files, descriptions, imports and skills.
 //!
-//! `uri.rs` says what a caller may name, `account.rs` holds the locks and the order of syncs over `disk.rs`, `layers.rs`
-//! writes abstracts and overviews.
+//! `uri.rs` defines which places a caller may name. `account.rs` holds the locks and the order of syncs over `disk.rs`.
+//! `layers.rs` writes abstracts and overviews.
 
 pub(crate) mod account;
 pub(crate) mod digest;

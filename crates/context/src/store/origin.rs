@@ -1,4 +1,4 @@
-//! [`Origin`]: where a folder's content came from, noted in a file beside it.
+//! [`Origin`]: where a folder's content came from, stored in a file in the folder.
 
 use crate::{
     error::Result,
@@ -7,21 +7,21 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// The file's name.
+/// Name of the file.
 pub(crate) const FILE: &str = ".source.json";
 
-/// How content came in.
+/// How content was imported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
-    /// It was handed over.
+    /// The content was passed in the request.
     #[default]
     Data,
-    /// From an address.
+    /// From a URL.
     Url,
     /// From a Git repository.
     Git,
-    /// From a file or folder of this machine, or an upload.
+    /// From a local file or folder, or an upload.
     #[serde(other)]
     Local,
 }
@@ -37,31 +37,31 @@ impl Kind {
     }
 }
 
-/// Where content came from, and what was said about it.
+/// The origin of content, and the metadata provided with it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Origin {
     pub(crate) kind: Kind,
-    /// The address, the path or the name of the upload; empty for what was handed over.
+    /// The URL, the path or the name of the upload; empty for content passed in the request.
     pub(crate) uri: String,
     /// What it is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) description: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) imported_at: Option<String>,
-    /// Why it was brought in.
+    /// Why it was imported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
-    /// What is to be kept in mind with it.
+    /// Instructions for its use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instruction: Option<String>,
-    /// Labels of the folder, and so of everything below it.
+    /// Tags of the folder; they apply to everything inside.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) tags: Vec<String>,
 }
 
 impl Origin {
-    /// What is noted in a folder, if anything is.
+    /// Reads the origin of a folder, if it has one.
     pub(crate) fn read(folder: &Path) -> Option<Self> {
         Self::read_file(&folder.join(FILE))
     }
@@ -73,12 +73,12 @@ impl Origin {
             .ok()
     }
 
-    /// Notes it in a folder.
+    /// Stores the origin in a folder.
     pub(crate) fn write(&self, folder: &Path, keep: Keep) -> Result<()> {
         Ok(disk::write(&folder.join(FILE), &serde_json::to_vec(self)?, keep)?)
     }
 
-    /// The labels of a folder.
+    /// The tags of a folder.
     pub(crate) fn tags_at(folder: &Path) -> Vec<String> {
         Self::read(folder).map(|origin| origin.tags).unwrap_or_default()
     }

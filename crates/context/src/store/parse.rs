@@ -1,4 +1,5 @@
-//! Turns sources into readable files, through `toolyard-import`: what others wrote is parsed by a confined child.
+//! Converts sources to readable files with `toolyard-import`, which parses untrusted formats in a confined child
+//! process.
 
 use crate::{
     error::{ApiError, Code, Result},
@@ -15,14 +16,14 @@ use toolyard_import::{
     parser::{Archive, ConfinedParser},
 };
 
-/// Where something is read from.
+/// An import source.
 pub(crate) enum Source {
     Upload { path: PathBuf, name: String },
     Local(PathBuf),
     Remote(String),
 }
 
-/// What is read of it.
+/// Which parts of the source are imported, and from which private hosts.
 pub(crate) struct Wanted<'a> {
     pub(crate) include: &'a [String],
     pub(crate) exclude: &'a [String],
@@ -30,23 +31,23 @@ pub(crate) struct Wanted<'a> {
     pub(crate) hosts: &'a [String],
 }
 
-/// What came of it.
+/// The result of a conversion.
 #[derive(Default)]
 pub(crate) struct Parsed {
     pub(crate) name: String,
     pub(crate) is_folder: bool,
-    /// Paths below the root, and texts.
+    /// Paths relative to the root, and texts.
     pub(crate) files: Vec<(String, String)>,
-    /// Files of the source, with their parsers,
+    /// Converted source files and their parsers.
     pub(crate) processed: Vec<(String, String)>,
-    /// and those that were not read, with why.
+    /// Failed source files and the reasons.
     pub(crate) failed: Vec<(String, String)>,
     pub(crate) unsupported: Vec<String>,
     pub(crate) skipped: Vec<String>,
     pub(crate) warnings: Vec<String>,
 }
 
-/// Waits where waiting is allowed: inside a runtime's blocking thread, or outside of any.
+/// Blocks on a future: on a blocking thread of a runtime, or outside of any runtime.
 fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) => Ok(runtime.block_on(future)),
@@ -54,7 +55,7 @@ fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
     }
 }
 
-/// Reads a source.
+/// Converts a source.
 pub(crate) fn parse(source: &Source, wanted: &Wanted<'_>, cancel: &CancellationToken) -> Result<Parsed> {
     let mut options = Options {
         include: wanted.include.to_vec(),
@@ -68,7 +69,7 @@ pub(crate) fn parse(source: &Source, wanted: &Wanted<'_>, cancel: &CancellationT
         Source::Remote(text) => toolyard_import::Source::of_text(text).map_err(refused)?,
         Source::Upload { path, name } => {
             let bytes = disk::read(path)?;
-            // Folders are sent as archives under the folder's own name.
+            // Clients send a folder as a zip archive with the folder's name.
             let packed = path.extension().is_some_and(|e| e == "zip") && !name.to_lowercase().ends_with(".zip");
             if packed {
                 options.name = Some(name.clone());
@@ -116,12 +117,12 @@ fn refused(error: ImportError) -> ApiError {
     }
 }
 
-/// Unpacks an archive into a folder. Names were made safe by whoever unpacked it.
+/// Unpacks an archive into a folder. The confined parser has already sanitised the paths.
 pub(crate) fn unzip(archive: &Path, into: &Path) -> Result<()> {
     let bytes = disk::read(archive)?;
     let Archive { files, .. } = wait(ConfinedParser::new().archive(&bytes, &Limits::default()))?
         .map_err(|failure| ApiError::new(Code::ProcessingError, failure.to_string()))?;
-    // A folder that was packed as a whole is looked into.
+    // If all files are in one top folder, its name is stripped.
     let top = files.first().and_then(|(path, _)| path.split_once('/').map(|(top, _)| format!("{top}/")));
     let top = top.filter(|top| files.iter().all(|(path, _)| path.starts_with(top.as_str()))).unwrap_or_default();
     for (path, bytes) in files {

@@ -1,5 +1,5 @@
-//! Bringing documents in: an upload, a path on this machine or an address becomes a folder of readable files, staged,
-//! synced together and moved in as a whole, then described and indexed.
+//! Imports documents: an upload, a local path or a URL becomes a folder of readable files, which is staged, synced,
+//! moved in atomically, described and indexed.
 
 use crate::{
     error::{ApiError, Code, Result},
@@ -23,75 +23,75 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Uploads that wait to be imported, for each account; the oldest go first.
+/// Maximum number of pending uploads per account; the oldest are dropped first.
 const MAX_UPLOADS: usize = 1000;
-/// Resources of one name that are told apart by numbers.
+/// Maximum number of resources with the same name, which are distinguished by a numeric suffix.
 const MAX_NUMBERED: usize = 10_000;
-/// Labels of one resource, and characters of a label.
+/// Maximum number of tags of a resource.
 const MAX_TAGS: usize = 64;
 const MAX_TAG_CHARS: usize = 128;
-/// The session that remembers why things were brought in.
+/// The session that records the reasons of imports.
 const REASONS: &str = "__openviking_resource_reason__";
 
-/// What is to be brought in.
+/// An import request.
 #[derive(Debug, Clone, Default)]
 pub struct NewResource {
-    /// An address, or a path on this machine where that is allowed.
+    /// A URL, or a local path where that is allowed.
     pub path: Option<String>,
-    /// An upload.
+    /// The id of an upload.
     pub upload: Option<String>,
-    /// What the upload was called.
+    /// The original name of the upload.
     pub source_name: Option<String>,
-    /// Exactly here,
+    /// The exact target.
     pub to: Option<String>,
-    /// or below here.
+    /// The parent folder of the target.
     pub parent: Option<String>,
-    /// Why.
+    /// The reason of the import.
     pub reason: Option<String>,
-    /// What is to be kept in mind; kept with the source.
+    /// Instructions for its use, stored with the origin.
     pub instruction: Option<String>,
-    /// Whether a file that cannot be read fails the whole.
+    /// Whether a file that cannot be read fails the whole import.
     pub strict: bool,
-    /// Only these files, by glob.
+    /// Only files that match these globs.
     pub include: Vec<String>,
-    /// Not these files.
+    /// Skips files that match these globs.
     pub exclude: Vec<String>,
-    /// Not these folders.
+    /// Names of folders to skip.
     pub ignore_dirs: Vec<String>,
-    /// Labels, by which it can be searched.
+    /// Tags for searches.
     pub tags: Vec<String>,
-    /// What becomes of labels that it has already.
+    /// How existing tags are treated.
     pub tag_mode: TagMode,
-    /// Whether `parent` must be there already.
+    /// Whether `parent` must exist.
     pub parent_exists: bool,
-    /// Looked at again every so many minutes,
+    /// Import again at this interval, in minutes.
     pub watch_minutes: Option<f64>,
-    /// but not before somebody says so.
+    /// Create the watch paused.
     pub watch_paused: bool,
-    /// Whether a single file stays a file, `…/spec.md`, instead of becoming a folder with that file in it.
+    /// Whether a single file stays a file, `…/spec.md`, instead of becoming a folder that contains it.
     pub plain_file: bool,
-    /// Whether abstracts and overviews are made at once.
+    /// Whether abstracts and overviews are built at once.
     pub describe: bool,
-    /// Whether `path` may be a path on this machine.
+    /// Whether `path` may be a local path.
     pub host_paths: bool,
-    /// Ends it before it is done.
+    /// Cancels the import.
     pub cancel: CancellationToken,
 }
 
-/// What becomes of labels that a folder has.
+/// How existing tags are treated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TagMode {
-    /// They give way to new ones, if there are any.
+    /// New tags replace existing ones, if there are any.
     #[default]
     Replace,
-    /// They stay, but for those whose key a new one has.
+    /// Existing tags stay, except those with the same key as a new one.
     Append,
-    /// They go.
+    /// Existing tags are removed.
     Clear,
 }
 
 impl TagMode {
-    /// The word on the wire.
+    /// The name on the wire.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Replace => "replace",
@@ -116,7 +116,7 @@ impl TagMode {
     }
 }
 
-/// Puts labels on a folder of resources. Gives those it has afterwards.
+/// Sets the tags of a resource folder and returns the resulting tags.
 pub(crate) fn set_tags(account: &Account, place: &Place, tags: &[String], mode: TagMode) -> Result<Vec<String>> {
     check_tags(tags)?;
     fs::folder(account, place)?;
@@ -143,7 +143,7 @@ fn check_tags(tags: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Keeps an upload until it is imported.
+/// Stores an upload until it is imported.
 pub(crate) fn keep_upload(account: &Account, name: &str, bytes: &[u8]) -> Result<String> {
     let folder = account.folder.join("_uploads");
     let mut waiting = disk::list(&folder)?;
@@ -165,7 +165,7 @@ pub(crate) fn keep_upload(account: &Account, name: &str, bytes: &[u8]) -> Result
     Ok(id)
 }
 
-/// An upload is not needed any more.
+/// Deletes an upload.
 fn discard_upload(account: &Account, id: &str) {
     disk::discard(&account.folder.join("_uploads").join(id));
     lock(&account.upload_names).remove(id);
@@ -178,7 +178,7 @@ fn upload_path(account: &Account, id: &str) -> Result<PathBuf> {
     if fits && disk::look(&path)?.is_some() { Ok(path) } else { Err(missing()) }
 }
 
-/// Does something with an upload; afterwards it is gone.
+/// Uses an upload and deletes it on success.
 pub(crate) fn with_upload<T>(account: &Account, id: &str, use_it: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
     let used = look_into_upload(account, id, use_it);
     if used.is_ok() {
@@ -187,7 +187,7 @@ pub(crate) fn with_upload<T>(account: &Account, id: &str, use_it: impl FnOnce(&P
     used
 }
 
-/// Does something with an upload, which stays. A zip is unpacked first.
+/// Uses an upload and keeps it. A zip archive is unpacked first.
 pub(crate) fn look_into_upload<T>(account: &Account, id: &str, use_it: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
     let path = upload_path(account, id)?;
     if id.ends_with(".zip") {
@@ -200,55 +200,55 @@ pub(crate) fn look_into_upload<T>(account: &Account, id: &str, use_it: impl FnOn
     }
 }
 
-/// How files are named that the gateway received, in the folder that it keeps them in.
+/// URI prefix of files that the gateway received.
 pub(crate) const INBOUND: &str = "media://inbound/";
 
-/// What is no path of this machine that a caller names: addresses that are fetched, and files that the gateway received.
+/// Prefixes that are not local paths: remote URLs, and files that the gateway received.
 pub(crate) const NOT_HOST_PATHS: [&str; 6] = ["http://", "https://", "git@", "ssh://", "git://", INBOUND];
 
-/// The prefixes of addresses that are fetched.
+/// Prefixes of remote URLs.
 pub(crate) const REMOTE: [&str; 5] = ["http://", "https://", "git@", "ssh://", "git://"];
 
 pub(crate) fn is_remote(path: &str) -> bool {
     REMOTE.iter().any(|prefix| path.starts_with(prefix))
 }
 
-/// What was brought in.
+/// The result of an import.
 #[derive(Debug)]
 pub struct Imported {
-    /// Where it is.
+    /// The target.
     pub root: Place,
-    /// What the source is called.
+    /// The name of the source.
     pub source: String,
-    /// The name it was given.
+    /// The name of the resource.
     pub name: String,
     /// Whether the source is a folder or an archive.
     pub is_folder: bool,
-    /// Files of the source that were read, with their parsers,
+    /// Converted source files and their parsers.
     pub processed: Vec<(String, String)>,
-    /// those that could not be read, with why,
+    /// Failed source files and the reasons.
     pub failed: Vec<(String, String)>,
-    /// those that are not read at all,
+    /// Source files of unsupported formats.
     pub unsupported: Vec<String>,
-    /// and those that were left out as asked.
+    /// Source files skipped by the options.
     pub skipped: Vec<String>,
-    /// What went otherwise than one might expect.
+    /// Warnings for the caller.
     pub warnings: Vec<String>,
-    /// Files that were written,
+    /// Number of files written.
     pub files: usize,
-    /// folders that were described,
+    /// Number of folders described.
     pub folders: usize,
-    /// and tokens of all files.
+    /// Tokens of all files.
     pub tokens: u64,
-    /// How long it took.
+    /// Duration of the import.
     pub took: Duration,
-    /// The commit that remembers why it was brought in.
+    /// The commit that records the reason.
     pub reason: Option<Commit>,
-    /// What looks at the source again.
+    /// The watch that repeats the import.
     pub watch: Option<Watch>,
 }
 
-/// A source, what it is called, and where it is.
+/// A resolved source: its name, kind and URI.
 struct Named {
     source: Source,
     name: String,
@@ -287,7 +287,7 @@ fn named(account: &Account, new: &NewResource) -> Result<Named> {
 }
 
 impl ContextStore {
-    /// Brings a resource in. When this returns, it is durable, described and indexed.
+    /// Imports a resource. When this returns, it is durable, described and indexed.
     pub fn import(self: &Arc<Self>, account: &Account, who: &Identity, new: &NewResource) -> Result<Imported> {
         if new.to.is_some() && new.parent.is_some() {
             return Err(ApiError::argument("Cannot specify both 'to' and 'parent' at the same time."));
@@ -402,7 +402,7 @@ impl ContextStore {
         Ok(place)
     }
 
-    /// Why something was brought in is remembered as if the user had said it.
+    /// Stores the reason of an import as if the user had said it, so that memories are extracted from it.
     fn remember_reason(
         self: &Arc<Self>,
         account: &Account,
@@ -437,8 +437,8 @@ fn origin_of(new: &NewResource, source: &Named, tags: Vec<String>) -> Origin {
     }
 }
 
-/// Where the only file of an import is put, if it is to stay a file, and what it says. An exact target means the file
-/// itself only where it has the file's extension.
+/// The target and text of an import that stays a single file. An exact target means the file itself only if it has the
+/// file's extension.
 fn single_file<'a>(
     account: &Account,
     who: &Identity,
@@ -459,7 +459,7 @@ fn single_file<'a>(
     Ok((!is_folder && extension(place.name()) == extension(name)).then_some((place, text)))
 }
 
-/// Where it is noted what a single file was brought in from.
+/// The file that stores the origin of a single file.
 fn note_of(account: &Account, place: &Place) -> PathBuf {
     account.path(place).with_file_name(format!(".{}{}", place.name(), origin::FILE))
 }
@@ -473,7 +473,7 @@ fn install_file(account: &Account, new: &NewResource, target: Place, text: &str,
     Ok(place)
 }
 
-/// A file that is not there, or that came from the same source before.
+/// A file that does not exist yet, or that was imported from the same source.
 fn free_file(account: &Account, target: &Place, uri: &str) -> Result<Place> {
     let above = target.parent().unwrap_or_else(|| target.clone());
     let (stem, extension) = target.name().rsplit_once('.').unwrap_or((target.name(), ""));
@@ -487,7 +487,7 @@ fn free_file(account: &Account, target: &Place, uri: &str) -> Result<Place> {
     Err(ApiError::new(Code::AlreadyExists, format!("{target} is taken")))
 }
 
-/// A place that is free, or holds what came from the same source before.
+/// A place that is free, or that was imported from the same source.
 fn free_place(account: &Account, target: Place, uri: &str) -> Result<Place> {
     let above = target.parent().unwrap_or_else(|| target.clone());
     for n in 0..MAX_NUMBERED {
@@ -503,7 +503,7 @@ fn free_place(account: &Account, target: Place, uri: &str) -> Result<Place> {
     Err(ApiError::new(Code::AlreadyExists, format!("{target} is taken")))
 }
 
-/// Makes the descriptions of a folder and of all below it. Gives how many folders there are.
+/// Builds the descriptions of a folder and all its subfolders, and returns the number of folders.
 fn describe_below(account: &Account, place: &Place) -> Result<usize> {
     if disk::look(&account.path(place))?.is_some_and(|found| !found.is_folder) {
         return Ok(0);

@@ -1,4 +1,5 @@
-//! Skills: a folder each with a SKILL.md, brought in as text, as a file or folder, or as an MCP tool's description.
+//! Skills: each is a folder with a SKILL.md, added as text, as a file or folder, or from the description of an MCP
+//! tool.
 
 use crate::{
     error::{ApiError, Result},
@@ -15,16 +16,16 @@ use serde::Serialize;
 use std::{io, path::Path};
 use toolyard_beneath::{Folder, Kind, Links};
 
-/// A skill's name has at most this many characters.
+/// Maximum length of a skill's name, in characters.
 const MAX_NAME_CHARS: usize = 64;
-/// Characters of a description that is taken from a skill's text.
+/// Maximum length of a description that is taken from the text of a skill, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 256;
-/// Files beside SKILL.md.
+/// Maximum number of files besides SKILL.md.
 const MAX_FILES: usize = 500;
-/// Bytes of one file.
+/// Maximum size of one file, in bytes.
 const MAX_FILE_BYTES: u64 = 8 << 20;
 
-/// A skill that was read.
+/// A parsed skill.
 struct Skill {
     name: String,
     text: String,
@@ -34,7 +35,7 @@ fn bad(message: impl Into<String>) -> ApiError {
     ApiError::argument(message)
 }
 
-/// Reads a SKILL.md.
+/// Parses a SKILL.md.
 fn from_text(text: &str) -> Result<Skill> {
     let (front, _) = digest::front_matter(text.trim_start_matches('\u{feff}'));
     let Some(front) = front else { return Err(bad("SKILL.md must have YAML frontmatter")) };
@@ -47,7 +48,7 @@ fn from_text(text: &str) -> Result<Skill> {
     Ok(Skill { name, text: text.to_owned() })
 }
 
-/// The same for plain Markdown as well: its first heading names the skill, its first paragraph describes it.
+/// Parses a SKILL.md or plain Markdown: the first heading becomes the name, the first paragraph the description.
 fn from_markdown(text: &str) -> Result<Skill> {
     let text = text.trim_start_matches('\u{feff}');
     let heading = text.lines().find_map(|line| line.strip_prefix("# ")).map(str::trim).filter(|h| !h.is_empty());
@@ -75,7 +76,7 @@ fn check_name(name: &str) -> Result<()> {
     }
 }
 
-/// `camelCase` and `snake_case` become `kebab-case`.
+/// Converts `camelCase` and `snake_case` to `kebab-case`.
 fn kebab(name: &str) -> String {
     let mut out = String::new();
     let mut before_lower = false;
@@ -89,14 +90,14 @@ fn kebab(name: &str) -> String {
     out
 }
 
-/// A skill that is handed over.
+/// Skill data in a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum SkillData {
-    /// The text of a SKILL.md, with its front matter.
+    /// The text of a SKILL.md with front matter.
     Text(String),
-    /// The same, or plain Markdown.
+    /// The text of a SKILL.md, or plain Markdown.
     Markdown(String),
-    /// A name, what it is for, and its text, which may be empty.
+    /// Name, description and text; the text may be empty.
     Described { name: String, description: String, content: String },
     /// An MCP tool.
     Tool { name: String, description: String, parameters: Vec<Parameter> },
@@ -157,33 +158,33 @@ fn tool_text(name: &str, tool: &str, description: &str, quoted: &str, parameters
     body
 }
 
-/// Keeps a skill that came as data.
+/// Adds a skill from data.
 pub(crate) fn add_data(account: &Account, who: &Identity, data: &SkillData) -> Result<Installed> {
     install(account, who, &data.skill()?, None)
 }
 
-/// What a SKILL.md must look like.
+/// The accepted form of a SKILL.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// It begins with a front matter, as OpenViking's server demands.
+    /// Front matter is required, as OpenViking's server demands.
     FrontMatter,
-    /// Plain Markdown is taken as well, as the tool does.
+    /// Plain Markdown is also accepted, as the tool does.
     PlainToo,
 }
 
-/// Keeps a skill that lies in a file or folder on this machine.
+/// Adds a skill from a local file or folder.
 pub(crate) fn add_path(account: &Account, who: &Identity, path: &Path, form: Form) -> Result<Installed> {
     let (skill, folder) = from_path(path, form)?;
     install(account, who, &skill, folder.as_ref().map(|folder| (path, folder)))
 }
 
-/// What a file or folder on this machine would bring in.
+/// Reads the metadata of a skill in a local file or folder.
 pub(crate) fn inspect(path: &Path) -> Result<About> {
     let (skill, _) = from_path(path, Form::FrontMatter)?;
     Ok(About::of(&skill.name, &skill.text))
 }
 
-/// Reads a skill from a file, or from the `SKILL.md` of a folder, which is given as well.
+/// Reads a skill from a file, or from the `SKILL.md` of a folder, which is returned as well.
 fn from_path(path: &Path, form: Form) -> Result<(Skill, Option<Folder>)> {
     let missing = |_| bad("SKILL.md not found");
     let from_text = |text: &str| match form {
@@ -198,7 +199,7 @@ fn from_path(path: &Path, form: Form) -> Result<(Skill, Option<Folder>)> {
     Ok((from_text(&String::from_utf8_lossy(&bytes))?, Some(folder)))
 }
 
-/// What a skill says of itself.
+/// The metadata that a skill declares.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct About {
     pub(crate) name: String,
@@ -219,12 +220,12 @@ impl About {
     }
 }
 
-/// Where skills lie: the user's own, and those that all share.
+/// The folders of skills: the user's own, and the shared one.
 pub(crate) fn roots(who: &Identity) -> Result<[Place; 2]> {
     Ok([who.home().child("skills"), Place::parse("viking://agent/skills", who)?])
 }
 
-/// A skill's folder: the user's own, or one that all share.
+/// The folder of a skill: the user's own, or the shared one.
 fn folder(account: &Account, who: &Identity, name: &str) -> Result<Place> {
     check_name(name)?;
     for root in roots(who)? {
@@ -236,7 +237,7 @@ fn folder(account: &Account, who: &Identity, name: &str) -> Result<Place> {
     Err(ApiError::none_such(format!("Skill {name} not found")))
 }
 
-/// A skill as a whole.
+/// A skill with its content.
 pub(crate) struct Shown {
     pub(crate) about: About,
     pub(crate) place: Place,
@@ -264,21 +265,21 @@ pub(crate) fn show(account: &Account, who: &Identity, name: &str) -> Result<Show
     })
 }
 
-/// Removes a skill. Gives where it was and how many files it had.
+/// Removes a skill and returns its place and number of files.
 pub(crate) fn remove(account: &Account, who: &Identity, name: &str) -> Result<(Place, usize)> {
     let place = folder(account, who, name)?;
     let count = fs::remove(account, &place, true)?;
     Ok((place, count))
 }
 
-/// A skill that was kept.
+/// An installed skill.
 #[derive(Debug, Clone)]
 pub(crate) struct Installed {
     pub(crate) name: String,
     pub(crate) uri: String,
-    /// Files beside SKILL.md.
+    /// Number of files besides SKILL.md.
     pub(crate) auxiliary_files: usize,
-    /// Files that can be found.
+    /// Number of indexed files.
     pub(crate) indexed: usize,
 }
 
@@ -309,7 +310,7 @@ fn install(account: &Account, who: &Identity, skill: &Skill, beside: Option<(&Pa
     Ok(Installed { name: skill.name.clone(), uri: place.to_string(), auxiliary_files: auxiliary, indexed })
 }
 
-/// Copies the files beside SKILL.md. Links and hidden files are left out.
+/// Copies the files besides SKILL.md, without links and hidden files.
 fn copy_below(from: &Folder, to: &Path, count: &mut usize) -> Result<()> {
     for found in from.entries().map_err(io::Error::from)? {
         let Some(name) = found.name.to_str().filter(|name| !name.starts_with('.')) else { continue };
@@ -344,14 +345,14 @@ fn too_large() -> ApiError {
     )
 }
 
-/// A skill as lists show it.
+/// A skill in a list.
 pub(crate) struct Listed {
     pub(crate) about: About,
     pub(crate) uri: String,
     pub(crate) modified: jiff::Timestamp,
 }
 
-/// All skills that the caller has.
+/// All skills that the caller can use.
 pub(crate) fn list(account: &Account, who: &Identity) -> Result<Vec<Listed>> {
     let mut skills = Vec::new();
     for root in roots(who)? {

@@ -1,32 +1,32 @@
-//! `viking://` URIs: text rules only. A [`Place`] is canonical, belongs to the caller and cannot leave its account.
+//! `viking://` URIs, without file access. A [`Place`] is canonical, visible to the caller and cannot leave its account.
 
 use crate::error::{ApiError, Code, Details, Result};
 use std::fmt;
 
-/// Every URI begins so.
+/// The scheme of every URI.
 pub const SCHEME: &str = "viking://";
-/// A URI is at most this long.
+/// Maximum length of a URI, in bytes.
 const MAX_URI_BYTES: usize = 4096;
-/// A name in a URI is at most this long: what file systems take.
+/// Maximum length of a name in a URI, in bytes; the limit of file systems.
 const MAX_NAME_BYTES: usize = 255;
-/// An account, user or peer has at most this many characters.
+/// Maximum length of an account, user or peer id, in characters.
 const MAX_ID_CHARS: usize = 128;
-/// What lies below a user.
+/// The folders of a user.
 pub const USER_FOLDERS: [&str; 6] = ["memories", "resources", "skills", "peers", "sessions", "privacy"];
-/// The scopes that have URIs.
+/// The scopes of URIs.
 pub const SCOPES: [&str; 3] = ["agent", "resources", "user"];
 
-/// The scopes that lists show. `agent` holds skills that all share; it has URIs and is not shown.
+/// The scopes that lists show. `agent` holds shared skills; it has URIs but is not listed.
 pub const SHOWN_SCOPES: [&str; 2] = ["resources", "user"];
 
-/// On whose behalf.
+/// The identity on whose behalf a request runs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Identity {
-    /// Accounts share nothing.
+    /// The account. Accounts share nothing.
     pub account: String,
-    /// Users of an account share resources and the agent's folders.
+    /// The user. Users of an account share resources and the agent's folders.
     pub user: String,
-    /// The peer that acts: other peers' memories are not its own.
+    /// The acting peer. It cannot access the memories of other peers.
     pub peer: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl Default for Identity {
 }
 
 impl Identity {
-    /// Checks the names.
+    /// Validates the ids.
     pub fn new(account: &str, user: &str, peer: Option<&str>) -> Result<Self> {
         for (what, id) in [("account", Some(account)), ("user", Some(user)), ("actor peer", peer)] {
             if let Some(id) = id
@@ -54,7 +54,7 @@ impl Identity {
         Ok(Self { account: account.to_owned(), user: user.to_owned(), peer: peer.map(str::to_owned) })
     }
 
-    /// The root of the user's own folders.
+    /// The root of the user's folders.
     pub fn home(&self) -> Place {
         Place { names: vec!["user".to_owned(), self.user.clone()] }
     }
@@ -65,31 +65,31 @@ fn is_id(id: &str) -> bool {
         && id.chars().count() <= MAX_ID_CHARS
         && id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '@'))
         && !id.starts_with('.')
-        // Folders of our own begin with one underscore and a small letter.
+        // The store's internal folders have these names.
         && !matches!(id, "_system" | "_trash" | "_staging" | "_uploads")
 }
 
-/// A place in the store: names below the account's folder, none of which leads elsewhere.
+/// A place in the store: a path of names relative to the account's folder, none of which leads outside.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     names: Vec<String>,
 }
 
-/// What a place holds, as searches tell it apart.
+/// What a place contains, as searches distinguish it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// What was learned.
+    /// Memories.
     Memory,
-    /// What was brought in.
+    /// Imported resources.
     Resource,
-    /// What can be done.
+    /// Skills.
     Skill,
     /// Conversations; not searched by meaning.
     Session,
 }
 
 impl Kind {
-    /// The word on the wire.
+    /// The name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -101,7 +101,7 @@ impl Kind {
 }
 
 impl Place {
-    /// Reads a URI as this caller means it.
+    /// Parses a URI on behalf of a caller.
     pub fn parse(text: &str, who: &Identity) -> Result<Self> {
         let bad = |reason: String| {
             let shown: String = text.chars().take(300).collect();
@@ -159,7 +159,7 @@ impl Place {
             .about(self.to_string()))
     }
 
-    /// Whether the caller may know of it: not another user's, and not another peer's while a peer acts.
+    /// Whether the caller may know about the place: not another user's, and not another peer's if a peer is acting.
     pub fn visible_to(&self, who: &Identity) -> bool {
         if self.names.first().is_none_or(|scope| scope != "user") {
             return true;
@@ -178,12 +178,12 @@ impl Place {
         &self.names
     }
 
-    /// The root of everything.
+    /// Whether this is the root of the account.
     pub fn is_root(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// Whether it is a folder that is always there.
+    /// Whether this is a fixed folder.
     pub fn is_fixed(&self) -> bool {
         match self.names.first().map(String::as_str) {
             None => true,
@@ -195,12 +195,12 @@ impl Place {
         }
     }
 
-    /// Whether it is a folder of a scope that is not shown: neither lists nor searches name it.
+    /// Whether this is a fixed folder of a scope that is not listed. Lists and searches do not return it.
     pub fn is_hidden(&self) -> bool {
         self.is_fixed() && self.names.first().is_some_and(|scope| !SHOWN_SCOPES.contains(&scope.as_str()))
     }
 
-    /// One name further down. The name has been checked by whoever made it.
+    /// The child with this name. The caller has validated the name.
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
         let mut names = self.names.clone();
@@ -208,7 +208,7 @@ impl Place {
         Self { names }
     }
 
-    /// Further down, by a relative path from a folder of ours.
+    /// A descendant, by a relative path that the store created.
     #[must_use]
     pub fn below(&self, path: &str) -> Self {
         let mut names = self.names.clone();
@@ -216,7 +216,7 @@ impl Place {
         Self { names }
     }
 
-    /// One up.
+    /// The parent.
     pub fn parent(&self) -> Option<Self> {
         let (_, rest) = self.names.split_last()?;
         Some(Self { names: rest.to_vec() })
@@ -227,12 +227,12 @@ impl Place {
         self.names.last().map_or("", String::as_str)
     }
 
-    /// Whether this is the other or lies below it.
+    /// Whether this equals the other place or is inside it.
     pub fn is_within(&self, other: &Self) -> bool {
         self.names.starts_with(&other.names)
     }
 
-    /// What it holds.
+    /// What the place contains.
     pub fn kind(&self) -> Kind {
         let name = |at: usize| self.names.get(at).map(String::as_str);
         match (name(0), name(2)) {
@@ -245,7 +245,7 @@ impl Place {
         }
     }
 
-    /// The kind of memory: the folder below `memories`, or the file's own name.
+    /// The category of a memory: the folder inside `memories`, or the name of the file.
     pub fn category(&self) -> Option<&str> {
         let at = self.names.iter().position(|name| name == "memories")?;
         match self.names.len() - at {
@@ -263,7 +263,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Replaces `{calendar:…}` by today's parts, in UTC.
+/// Replaces `{calendar:…}` by parts of the current date in UTC.
 fn with_calendar(text: &str) -> String {
     if !text.contains("{calendar:") {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! Sources that are looked at again now and then, so that what was brought in from them stays up to date.
+//! Watches: sources that are imported again periodically.
 
 use crate::{
     config::ContextConfig,
@@ -19,19 +19,19 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// Watches of one account.
+/// Maximum number of watches per account.
 const MAX_WATCHES: usize = 200;
 
-/// A source that is looked at again.
+/// A source that is imported periodically.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Watch {
-    /// Its id.
+    /// The id of the watch.
     pub task_id: String,
     path: String,
-    /// The resource that it keeps up to date.
+    /// The resource that it updates.
     pub to_uri: String,
     user: String,
-    /// How often it is looked at.
+    /// The interval, in minutes.
     pub interval_minutes: f64,
     host_paths: bool,
     last_run: String,
@@ -50,7 +50,7 @@ fn yes() -> bool {
     true
 }
 
-/// How sources become text, and what is watched.
+/// Import settings, and the lock over the watches.
 pub(crate) struct Importer {
     pub(crate) allowed_hosts: Vec<String>,
     watches: Mutex<()>,
@@ -84,13 +84,13 @@ impl Importer {
         Self::load(account)
     }
 
-    /// The watch with an id, or the one that keeps a URI up to date.
+    /// The watch with this id, or the one that updates this URI.
     pub(crate) fn watch(&self, account: &Account, id: &str) -> Result<Watch> {
         let found = Self::load(account)?.into_iter().find(|watch| watch.is(id));
         found.ok_or_else(|| no_watch(id))
     }
 
-    /// Changes how often a source is looked at, or whether.
+    /// Changes the interval of a watch, or pauses or resumes it.
     pub(crate) fn rewatch(
         &self,
         account: &Account,
@@ -159,13 +159,13 @@ impl ContextStore {
         })
     }
 
-    /// Looks at a watched source again now.
+    /// Imports a watched source again now.
     pub fn trigger(self: &Arc<Self>, account: &Account, id: &str) -> Result<Imported> {
         let watch = self.importer.watch(account, id)?;
         self.look_again(account, &watch)
     }
 
-    /// Looks at every watched source whose time has come. Called now and then by whoever serves.
+    /// Imports every watched source that is due. The server calls this periodically.
     pub fn run_watches(self: &Arc<Self>) {
         for account in self.open_accounts() {
             let watches = Importer::load(&account).unwrap_or_else(|error| {
@@ -179,7 +179,7 @@ impl ContextStore {
                     && watch.is_active
                     && let Err(error) = self.look_again(&account, &watch)
                 {
-                    tracing::warn!(uri = %watch.to_uri, error = %error.message, "a watched resource was not brought in again");
+                    tracing::warn!(uri = %watch.to_uri, error = %error.message, "a watched resource could not be imported again");
                 }
             }
         }
@@ -193,7 +193,7 @@ impl ContextStore {
             describe: true,
             plain_file: true,
             host_paths: watch.host_paths,
-            // What was asked for when it was brought in holds for as long as it is watched.
+            // The options of the first import apply to every later one.
             include: watch.include.clone(),
             exclude: watch.exclude.clone(),
             ignore_dirs: watch.ignore_dirs.clone(),

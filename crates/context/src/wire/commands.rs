@@ -1,4 +1,5 @@
-//! Slash commands: what a person types where an agent would call a tool. Failures are texts, never errors.
+//! Slash commands: what a person types where an agent would call a tool. Failures are returned as text, never as
+//! errors.
 
 use crate::{
     find::query_config::{Effective, QueryParams, ResourceType, Scope},
@@ -13,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// The commands, with what each takes.
+/// The commands and their arguments.
 pub const COMMANDS: [(&str, &str); 5] = [
     (
         "/add-resource",
@@ -29,17 +30,17 @@ pub const COMMANDS: [(&str, &str); 5] = [
     ),
 ];
 
-/// A command line, taken apart.
+/// A parsed command line.
 #[derive(Debug, Default, PartialEq)]
 struct Line {
     words: Vec<String>,
     options: Map<String, Value>,
 }
 
-/// Options that stand alone.
+/// Options without a value.
 const FLAGS: [&str; 3] = ["wait", "include-content", "includeContent"];
 
-/// Splits as a shell does: quotes keep spaces, a backslash keeps the next character.
+/// Splits a text like a shell: quotes keep spaces, and a backslash keeps the next character.
 fn split(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let (mut word, mut quote, mut open) = (String::new(), None, false);
@@ -116,20 +117,21 @@ impl Line {
     }
 }
 
-/// Calls a tool for a command: the engine's road, which decides and records. `Err` says why not.
+/// Calls a tool through the engine, which applies the policy and records the call. `Err` contains the reason of a
+/// refusal.
 pub type CallTool<'a> = &'a dyn Fn(&str, Map<String, Value>) -> Result<Answer, String>;
 
-/// What a command answers.
+/// The response to a command.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Reply {
-    /// For a person.
+    /// The text for people.
     pub text: String,
-    /// For programs.
+    /// The details for programs.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub details: Value,
 }
 
-/// Runs a command; `None` when it is none of these. May block.
+/// Runs a command; returns `None` for an unknown one. May block.
 pub fn run(store: &Arc<ContextStore>, session: &Session, text: &str, call: CallTool<'_>) -> Option<Reply> {
     let text = text.trim();
     let (name, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
@@ -217,7 +219,7 @@ fn given_types(text: &str) -> Result<Value, String> {
     Ok(ResourceType::parse_text(text)?.into_iter().map(ResourceType::as_str).collect())
 }
 
-/// What `/ov-query-config` answers.
+/// The details of `/ov-query-config`.
 #[derive(Serialize)]
 struct ConfigShape {
     scope: &'static str,
@@ -261,7 +263,7 @@ fn query_config(store: &Arc<ContextStore>, session: &Session, rest: &str) -> Res
                     params.set(name, &text)
                 })
             };
-            // All are checked before one is set.
+            // All values are validated before one is set.
             set(&mut QueryParams::default())?;
             let mut done = Ok(());
             let params = store.queries.change(scope, &key, "command", |params| done = set(params))?;

@@ -1,23 +1,24 @@
-//! [`Compat`]: what OpenViking's clients expect to see and this store does not have.
+//! [`Compat`]: fields that OpenViking's clients expect but that this store has no data for.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Fields that OpenViking's clients read in answers and that stand for features which this store does not have: queues,
-/// locks, token accounting, rewriting of questions. Their values never change and nothing here reads them. Each answer
-/// that needs some of them flattens one of these, made by the constructor that is named after the answer.
+/// Fields that OpenViking's clients read in responses and that represent features which this store does not have:
+/// queues, locks, token accounting, query rewriting. Their values never change and nothing here reads them. Each
+/// response that needs some of them flattens a value of this type, made by the constructor that is named after the
+/// response.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Compat {
-    /// The queues behind a request. Here everything is done before the answer, so nothing waits in one.
+    /// The queues behind a request. All work completes before the response, so the queues are empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     queue_status: Option<Queues>,
-    /// Whether descriptions are made; they are, before the answer.
+    /// The state of the descriptions, which are built before the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     semantic_status: Option<&'static str>,
-    /// Whether the index knows the content; it does, before the answer.
+    /// The state of the index, which is updated before the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     vector_status: Option<&'static str>,
-    /// Whether the overview is made; it is, when somebody asks for it.
+    /// The state of the overview, which is built on demand.
     #[serde(skip_serializing_if = "Option::is_none")]
     overview_status: Option<&'static str>,
     /// Files have no locks that a client could see.
@@ -26,31 +27,31 @@ pub(crate) struct Compat {
     /// Requests are not traced.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_id: Option<&'static str>,
-    /// A commit has no budget of its own.
+    /// A commit has no token budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     budget_exceeded: Option<bool>,
-    /// Tokens that a language model used; they are not counted.
+    /// Tokens used by a language model; they are not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     llm_token_usage: Option<TokenUsage>,
-    /// Tokens that an embedding server used; there is none.
+    /// Tokens used by an embedding server; there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     embedding_token_usage: Option<EmbeddingUsage>,
-    /// Commits keep messages by count or by turns, not by this budget.
+    /// This budget is not used; commits keep messages by count or by turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     retained_message_token_budget: Option<u64>,
-    /// Steps that a commit never archives; there is no such rule.
+    /// The minimum number of steps that stay unarchived; there is no such rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     min_raw_tail_steps: Option<u64>,
-    /// Which memories a session may make; there is no such policy.
+    /// Which memories a session may create; there is no such policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_policy: Option<()>,
-    /// Nothing waits for a session to fall silent.
+    /// Idle sessions are not committed automatically.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_idle_commit_accepted_at: Option<&'static str>,
     /// Labels of extracted events; there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_extraction_config: Option<MemoryExtraction>,
-    /// Further fields of a task; there are none.
+    /// Additional fields of a task; there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     meta: Option<Empty>,
     /// Tasks have no stages.
@@ -59,10 +60,10 @@ pub(crate) struct Compat {
     /// Where an import was staged; the staging folder has no URI.
     #[serde(skip_serializing_if = "Option::is_none")]
     temp_uri: Option<String>,
-    /// What an operation took.
+    /// The duration of an operation.
     #[serde(skip_serializing_if = "Option::is_none")]
     telemetry: Option<Telemetry>,
-    /// Tokens that were embedded, by the contract's estimate.
+    /// Number of embedded tokens, by the contract's estimate.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Usage>,
     /// Rows of a vector table; the index counts files.
@@ -71,31 +72,31 @@ pub(crate) struct Compat {
     /// A digest by a language model; there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     digest: Option<&'static str>,
-    /// Entries that a client excluded; that cannot be asked for.
+    /// Number of entries that a client excluded; excluding is not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     excluded: Option<u64>,
-    /// Entries that earlier turns had; turns are not compared.
+    /// Number of entries that earlier turns contained; turns are not compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     deduped: Option<u64>,
-    /// Entries that were shown in more detail than asked; that does not happen.
+    /// Number of entries shown in more detail than requested; this does not happen.
     #[serde(skip_serializing_if = "Option::is_none")]
     fill: Option<Fill>,
-    /// Questions are not rewritten.
+    /// Queries are not rewritten.
     #[serde(skip_serializing_if = "Option::is_none")]
     query_expansion: Option<&'static str>,
-    /// Other peers' entries are not weighed down.
+    /// Other peers' entries are not penalised.
     #[serde(skip_serializing_if = "Option::is_none")]
     other_peer_penalties: Option<Empty>,
-    /// Questions are not rewritten.
+    /// Queries are not rewritten.
     #[serde(skip_serializing_if = "Option::is_none")]
     rewrite: Option<&'static str>,
-    /// Questions are not rewritten.
+    /// Queries are not rewritten.
     #[serde(skip_serializing_if = "Option::is_none")]
     rewrite_usage: Option<()>,
-    /// Entries that earlier turns had; turns are not compared.
+    /// Number of entries that earlier turns contained; turns are not compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     dedup: Option<Dedup>,
-    /// The parts of OpenViking's server that its readiness names.
+    /// The components in the readiness report of OpenViking's server.
     #[serde(skip_serializing_if = "Option::is_none")]
     checks: Option<Checks>,
 }
@@ -104,7 +105,7 @@ pub(crate) struct Compat {
 #[derive(Debug, Serialize, JsonSchema)]
 struct Empty {}
 
-/// A queue that is empty.
+/// An empty queue.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Queue {
     processed: usize,
@@ -123,7 +124,7 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    /// So many folders were described and so many texts were indexed.
+    /// Reports this many described folders and indexed texts.
     pub(crate) fn done(described: usize, indexed: usize) -> Self {
         let queue = |processed| Queue { processed, requeue_count: 0, error_count: 0, errors: [] };
         Self { semantic: queue(described), embedding: queue(indexed) }
@@ -154,7 +155,7 @@ struct EventTags {
     tags: [&'static str; 0],
 }
 
-/// What an import took.
+/// The duration of an import.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Telemetry {
     id: String,
@@ -240,7 +241,7 @@ struct Dedup {
     turn: Option<u64>,
 }
 
-/// The parts of OpenViking's server that its readiness names. The files and the index of this store are one part.
+/// The components in the readiness report of OpenViking's server. This store's files and index are one component.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Checks {
     agfs: FileSystem,
@@ -303,7 +304,7 @@ impl Compat {
         Self { queue_status: Some(Queues::done(1, indexed + 2)), ..Self::default() }
     }
 
-    /// A new session, and a session's configuration.
+    /// A new session, or a session's configuration.
     pub(crate) fn new_session() -> Self {
         Self { memory_extraction_config: Some(MemoryExtraction::default()), ..Self::default() }
     }
@@ -331,12 +332,12 @@ impl Compat {
         Self { meta: Some(Empty {}), stage: Some(()), ..Self::default() }
     }
 
-    /// A context that was recalled.
+    /// A recalled context.
     pub(crate) fn recall() -> Self {
         Self { digest: Some(""), ..Self::default() }
     }
 
-    /// The statistics of a context that was recalled.
+    /// The statistics of a recalled context.
     pub(crate) fn recall_stats(used_tokens: u64) -> Self {
         Self {
             excluded: Some(0),
@@ -351,7 +352,7 @@ impl Compat {
         }
     }
 
-    /// `POST /resources`. `tokens` are those of a single file; a folder's are not told.
+    /// `POST /resources`. `tokens` is set for a single file only.
     pub(crate) fn import(import: &Import<'_>) -> Self {
         let duration_ms = import.duration_ms;
         let stamp = jiff::Timestamp::now().strftime("%m%d%H%M").to_string();
@@ -388,7 +389,7 @@ impl Compat {
     }
 }
 
-/// What [`Compat::import`] repeats of an import.
+/// The values of an import that [`Compat::import`] repeats.
 pub(crate) struct Import<'a> {
     pub(crate) user: &'a str,
     pub(crate) name: &'a str,

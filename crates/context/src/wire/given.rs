@@ -1,4 +1,4 @@
-//! What clients hand over as JSON of their own form: parts of messages and skills.
+//! Parses client data that has no fixed schema: message parts and skills.
 
 use crate::{
     error::{ApiError, Result},
@@ -14,7 +14,7 @@ fn text(map: &Map<String, Value>, key: &str) -> String {
     map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// A part of a message.
+/// Parses a message part.
 pub(crate) fn part(given: &Value) -> Result<Part> {
     let bad = |why: &str| Err(ApiError::argument(format!("Invalid message part: {why}")));
     let Some(map) = given.as_object() else { return bad("each part is an object") };
@@ -51,7 +51,7 @@ pub(crate) fn part(given: &Value) -> Result<Part> {
     }
 }
 
-/// A skill: the text of a SKILL.md, a skill's own fields, or an MCP tool, which has an `inputSchema`.
+/// Parses a skill: the text of a SKILL.md, the fields of a skill, or an MCP tool, which has an `inputSchema`.
 pub(crate) fn skill(given: &Value) -> Result<SkillData> {
     let map = match given {
         Value::String(text) => return Ok(SkillData::Text(text.clone())),
@@ -73,7 +73,7 @@ pub(crate) fn skill(given: &Value) -> Result<SkillData> {
     Ok(SkillData::Tool { name, description, parameters: parameters.collect() })
 }
 
-/// Words from a list or from a text with commas; anything else holds none.
+/// The words of a list or of a comma-separated text; empty for anything else.
 pub(crate) fn words(given: &Value) -> Vec<String> {
     match given {
         Value::String(text) => {

@@ -1,10 +1,10 @@
-//! The other system's shapes, and the only place of this crate where JSON has no type: OpenViking's HTTP interface
-//! (`http/`), the texts and details of its plugin's tools (`tools/`), its slash commands, and what its context engine
-//! answers around an agent's turn. `shapes/` are the answers as structs, `compat.rs` what they have that this store has
-//! not, `given.rs` what clients hand over as JSON.
+//! OpenViking's formats, and the only part of this crate with untyped JSON: the HTTP interface (`http/`), the texts and
+//! details of the plugin's tools (`tools/`), the slash commands, and the responses of its context engine around an
+//! agent's turn. `shapes/` has the responses as structs, `compat.rs` the fields that this store has no data for, and
+//! `given.rs` parses client data without a fixed schema.
 //!
-//! The tools live here and not in a folder of their own, because their texts, details and two ways of failing are the
-//! plugin's, word for word: they are a second wire format beside HTTP, and what they do is done in the other folders.
+//! The tools are here and not in a folder of their own, because their texts, details and two kinds of failure repeat
+//! the plugin's word for word: they are a second wire format beside HTTP. The work itself is done in the other folders.
 
 pub mod commands;
 pub(crate) mod compat;

@@ -1,5 +1,5 @@
-//! What happens around an agent's turn: messages are captured, context is put together before the next one, and a long
-//! session is compacted. The plugin does this with the HTTP interface; agents that are joined to Toolyard have it here.
+//! The context engine around an agent's turn: it captures messages, assembles the context of the next turn and compacts
+//! long sessions. The plugin does this through the HTTP interface; agents connected to Toolyard use these functions.
 
 use crate::{
     config::{ContextConfig, PeerRole},
@@ -19,17 +19,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// A question shorter than this recalls nothing.
+/// Shorter queries recall nothing.
 const MIN_QUERY_CHARS: usize = 5;
-/// A question is cut here.
+/// Queries are truncated to this length.
 const MAX_QUERY_CHARS: usize = 4000;
-/// The budget when none is given.
+/// The default token budget.
 const DEFAULT_BUDGET: u64 = 128_000;
-/// Share of the budget that is left for the answer, at most this many tokens from 40,000 on.
+/// Share of the budget reserved for the response; for budgets from 40,000 tokens on, at most [`RESERVED_MOST`] tokens.
 const RESERVED_SHARE: f64 = 0.15;
 const RESERVED_MOST: u64 = 20_000;
 
-/// Takes out what earlier recalls put in, and a leading time stamp.
+/// Removes the blocks that earlier recalls inserted, and a leading timestamp.
 pub fn sanitized(text: &str) -> String {
     let mut out = text.to_owned();
     while let Some(start) = out.find("<relevant-memories>") {
@@ -49,7 +49,7 @@ pub fn sanitized(text: &str) -> String {
     without.replace("[Subagent Context]", "").trim().to_owned()
 }
 
-/// A message of a turn as an agent's host hands it over.
+/// A message of a turn, as the agent's host sends it.
 #[derive(Debug, Clone, Deserialize)]
 pub struct TurnMessage {
     #[serde(default = "user")]
@@ -79,10 +79,10 @@ impl TurnMessage {
     }
 }
 
-/// Why nothing was done.
+/// The reason reported for a bypassed session.
 const BYPASSED: &str = "session_bypassed";
 
-/// What was kept of a turn.
+/// The result of capturing a turn.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Captured {
@@ -97,7 +97,7 @@ pub struct Captured {
     commit: Option<CommitShape>,
 }
 
-/// Keeps messages of a turn, and archives the session when it has grown past its share of the budget.
+/// Stores the messages of a turn, and archives the session when it exceeds its share of the budget.
 pub fn capture(
     store: &Arc<ContextStore>,
     session: &Session,
@@ -137,16 +137,16 @@ fn no_session() -> Thrown {
     Thrown::argument("openviking: need sessionId or sessionKey for OV session path")
 }
 
-/// A message as models take it.
+/// A message in the form for models.
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 enum Turn {
-    /// What was said.
+    /// A text message.
     Said { role: &'static str, content: String },
     /// A tool call.
     #[serde(rename_all = "camelCase")]
     Call { role: &'static str, tool_call: ToolCall },
-    /// The result of the call before it.
+    /// The result of the preceding call.
     #[serde(rename_all = "camelCase")]
     Result { role: &'static str, tool_call_id: String, content: String, is_error: bool },
 }
@@ -158,7 +158,7 @@ struct ToolCall {
     input: Value,
 }
 
-/// What a model should see.
+/// The context for a model.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Assembled {
@@ -178,8 +178,8 @@ pub struct Assembled {
     recalled_tokens: Option<u64>,
 }
 
-/// Puts together what a model should see: the history in short, the live messages, and what is remembered about the
-/// question. `prompt` is the user's new message.
+/// Assembles the context for a model: the summarised history, the live messages, and memories relevant to the prompt.
+/// `prompt` is the user's new message.
 pub fn assemble(
     store: &Arc<ContextStore>,
     session: &Session,
@@ -218,7 +218,7 @@ pub fn assemble(
     Ok(assembled)
 }
 
-/// A session's history in short, and its live messages.
+/// The summarised history of a session, and its live messages.
 fn history(context: sessions::Context) -> Assembled {
     let mut assembled = Assembled {
         estimated_tokens: Some(context.estimated_tokens),
@@ -237,7 +237,7 @@ fn history(context: sessions::Context) -> Assembled {
     assembled
 }
 
-/// A stored message as models take it: text, then each tool call with its result right after it.
+/// Converts a stored message for a model: text, then each tool call followed by its result.
 fn turns(message: &Message) -> Vec<Turn> {
     let role = message.role.as_str();
     let mut out = Vec::new();
@@ -279,7 +279,7 @@ fn tool_turns(tool: &ToolPart) -> [Turn; 2] {
     ]
 }
 
-/// What became of a session that was to be compacted.
+/// The result of compacting a session.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Compacted {
     ok: bool,
@@ -305,7 +305,7 @@ struct CompactionDetails {
     archive_uri: String,
 }
 
-/// Archives everything and says what is left of it.
+/// Archives all messages and reports the result.
 pub fn compact(store: &Arc<ContextStore>, session: &Session) -> Result<Compacted, Thrown> {
     let nothing = |ok: bool, reason: &'static str| Ok(Compacted { ok, compacted: false, reason, result: None });
     if tools::is_bypassed(store.config(), session) {

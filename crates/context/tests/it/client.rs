@@ -1,4 +1,4 @@
-//! What the plugin and the `ov` client ask beyond the recordings, seen on the wire (`make openviking-plugin`).
+//! Requests of the plugin and the `ov` client beyond the recordings, observed on the wire (`make openviking-plugin`).
 
 use crate::place::{Store, message};
 use bytes::Bytes;
@@ -182,7 +182,7 @@ async fn resources_have_tags_and_are_found_by_them() {
     assert_eq!(found["result"]["resources"][0]["tags"], json!(["team=a", "env=prod"]));
     let (store, none, _) = tags(store, json!(["team=a", "env=test"])).await;
     assert!(none.is_empty());
-    // They survive a restart, a move and a new import; they change when somebody says so.
+    // Tags survive a restart, a move and a new import; they change only on request.
     let store = store.reopened();
     store
         .post("/api/v1/fs/mv", json!({"from_uri": "viking://resources/red", "to_uri": "viking://resources/crimson"}))

@@ -1,11 +1,11 @@
-//! What the original server and plugin were seen to answer, as `scripts/recordings/make.py` wrote it down: requests to
-//! make again, and of each answer the codes, the keys and the texts that clients match on.
+//! Recorded behaviour of the original server and plugin, written by `scripts/recordings/make.py`: the requests, and for
+//! each response the codes, the keys and the texts that clients match on.
 
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// How many exchanges and calls were recorded.
+/// Number of recorded exchanges and calls.
 const EXCHANGES: usize = 67;
 const CALLS: usize = 68;
 
@@ -19,20 +19,20 @@ pub(crate) struct Exchange {
     #[serde(default)]
     pub(crate) body: Value,
     pub(crate) status: u16,
-    /// Keys of the answer,
+    /// Keys of the response.
     pub(crate) envelope: Vec<String>,
-    /// and of its result, or of the first item of its result.
+    /// Keys of the result, or of its first item.
     pub(crate) result: Vec<String>,
-    /// The result is a list without items, so that their keys are not known.
+    /// The result is an empty list, so the keys of its items are unknown.
     #[serde(default)]
     pub(crate) empty_list: bool,
-    /// The code of the error,
+    /// The error code.
     #[serde(default)]
     pub(crate) code: Value,
-    /// and all of it, where clients match on the text.
+    /// The whole error, where clients match on its text.
     #[serde(default)]
     pub(crate) error: Option<Value>,
-    /// Pointers to what the server made up, and the names that later requests use for it.
+    /// JSON pointers to values that the server generated, and the names under which later requests use them.
     #[serde(default)]
     pub(crate) learn: BTreeMap<String, String>,
 }
@@ -49,7 +49,7 @@ impl Exchange {
         file.exchanges
     }
 
-    /// The body as it is sent: nothing where there is none.
+    /// The body as sent; empty if there is none.
     pub(crate) fn body_text(&self) -> String {
         if self.body.is_null() { String::new() } else { self.body.to_string() }
     }
@@ -64,15 +64,15 @@ pub(crate) struct Call {
     pub(crate) command: Option<String>,
     #[serde(default)]
     pub(crate) tool: Option<String>,
-    /// Where it is not the session of all other calls.
+    /// The session, if it differs from that of all other calls.
     #[serde(default)]
     pub(crate) session: Option<CallSession>,
     #[serde(default)]
     pub(crate) args: Value,
-    /// The message of the error that it threw.
+    /// The message of the thrown error.
     #[serde(default)]
     pub(crate) thrown: Option<String>,
-    /// The first line of the text, with `#` for each run of digits.
+    /// The first line of the text, with each run of digits replaced by `#`.
     pub(crate) first_line: String,
     /// Keys of the details.
     pub(crate) details: Vec<String>,

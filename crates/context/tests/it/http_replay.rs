@@ -1,5 +1,5 @@
-//! Every exchange recorded on the original server is made again: status, error code and the keys of the result must be
-//! the same. What differs on purpose stands in [`DIFFERENCES`], with its reason.
+//! Replays every recorded exchange of the original server: status, error code and the keys of the result must match.
+//! [`DIFFERENCES`] lists intended differences with their reasons.
 
 use crate::{
     facts::Exchange,
@@ -9,10 +9,10 @@ use bytes::Bytes;
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// Exchanges whose whole error is compared.
+/// Number of exchanges whose whole error is compared.
 const EXACT_ERRORS: usize = 11;
 
-/// The exchange, the status here, the keys of the result here, and why.
+/// The exchange, the status here, the keys of the result here, and the reason.
 const DIFFERENCES: [(&str, u16, &[&str], &str); 4] = [
     (
         "041_add_skill_data",
@@ -38,7 +38,7 @@ const DIFFERENCES: [(&str, u16, &[&str], &str); 4] = [
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_exchanges_of_the_original_server_are_answered_alike() {
     let store = Store::new();
-    // What was there before the recording began.
+    // The state before the recording started.
     let (status, _) = store
         .post("/api/v1/fs/mkdir", serde_json::json!({"uri": "viking://resources/newdir2", "description": "# newdir"}))
         .await;
@@ -58,7 +58,7 @@ async fn the_exchanges_of_the_original_server_are_answered_alike() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Makes an exchange again, with what this store made up in place of what the original made up.
+/// Replays an exchange, with this store's generated values in place of the original's.
 async fn again(store: &Store, exchange: &Exchange, names: &HashMap<String, String>) -> (u16, Value) {
     if exchange.path.ends_with("/temp_upload") {
         let subject = if exchange.name.starts_with("008") { "Gadget" } else { "Widget" };
@@ -79,7 +79,7 @@ async fn again(store: &Store, exchange: &Exchange, names: &HashMap<String, Strin
     store.request(&exchange.method, &path, Bytes::from(body), &[]).await
 }
 
-/// Where an answer is not as it should be.
+/// The differences between a response and the recording.
 fn differences(exchange: &Exchange, status: u16, ours: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
     let here = keys(&ours["result"]);

@@ -1,6 +1,6 @@
-//! The store, its HTTP interface and its tools, from outside.
+//! Tests of the store, its HTTP interface and its tools from outside.
 
-// The helpers of tests fail tests by panicking, just as the tests themselves do.
+// Test helpers may panic, as tests do.
 #![allow(clippy::print_stderr, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod client;

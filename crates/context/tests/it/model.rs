@@ -1,4 +1,4 @@
-//! A language model that is asked first, and what happens when it fails: the same as without one, with a notice.
+//! The configured language model is tried first. If it fails, the result is the same as without one, with a notice.
 
 use crate::place::{Store, message, session};
 use serde_json::{Value, json};
@@ -13,22 +13,22 @@ use toolyard_context::{
     config::{LlmConfig, LlmKind},
 };
 
-/// What a stand-in does with every question.
+/// How the fake server responds to every request.
 #[derive(Clone, Copy)]
 enum Does {
-    /// Says this, as the model's words.
+    /// With this text as the model's output.
     Says(&'static str),
-    /// Answers with this status.
+    /// With this status.
     Refuses(&'static str),
-    /// Answers with this instead of the interface's JSON.
+    /// With this text instead of the interface's JSON.
     Babbles(&'static str),
-    /// Takes the question and never answers.
+    /// It reads the request and never responds.
     Hangs,
-    /// Begins an answer and hangs up.
+    /// It starts a response and closes the connection.
     BreaksOff,
 }
 
-/// A model's server on loopback: where it is, and the questions it got (path, head, body).
+/// A fake model server on loopback: its URL, and the requests it received (path, head, body).
 struct StandIn {
     url: String,
     asked: Arc<Mutex<Vec<(String, String, Value)>>>,
@@ -208,7 +208,7 @@ async fn messages_are_safe_while_the_model_thinks() {
     let began = Instant::now();
     let done = store.post("/api/v1/sessions/s/commit", json!({})).await.1;
     assert!(began.elapsed() < Duration::from_secs(30) && done["result"]["archived"] == true, "{done}");
-    // The next message does not wait for it, and what was said can be read.
+    // The next message does not wait for the model, and the archived messages are readable.
     store.post("/api/v1/sessions/s/messages", message("user", "And cake.")).await;
     let archive = store.get("/api/v1/sessions/s/archives/archive_001").await.1;
     assert!(archive.to_string().contains("I prefer tea over coffee."), "{archive}");

@@ -1,4 +1,4 @@
-//! A store of one's own.
+//! A temporary store for a test.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -33,7 +33,7 @@ impl Store {
         Self { dir, context, door }
     }
 
-    /// As after a crash: nothing of the process is left but its files.
+    /// Reopens the store as after a crash: only the files remain.
     pub(crate) fn reopened(self) -> Self {
         let Self { dir, context, door } = self;
         let config = context.config().clone();
@@ -103,7 +103,7 @@ pub(crate) fn lines() -> String {
 
 pub(crate) const WIDGET: &str = "# Widget API\n\nIntro to the Widget API.\n\n## Authentication\n\nUse an API key in the X-Widget-Key header.\n\n## Rate limits\n\nThe limit is 100 requests per minute.\n";
 
-/// The keys of an object, or of the objects in a list.
+/// The keys of an object, or of the first object in a list.
 pub(crate) fn keys(value: &Value) -> Vec<String> {
     let mut keys: Vec<String> = match value {
         Value::Object(map) => map.keys().cloned().collect(),

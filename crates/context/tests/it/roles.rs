@@ -1,5 +1,5 @@
-//! Who said it is kept with every captured message and with the memories made from it, whichever door it came through:
-//! OpenViking's HTTP interface, `context.capture` and `memory_store`.
+//! The role of the speaker is stored with every captured message and with the memories made from it, through every
+//! interface: OpenViking's HTTP interface, `context.capture` and `memory_store`.
 
 use crate::place::{Store, session};
 use serde_json::{Value, json};
@@ -15,12 +15,12 @@ async fn speakers(store: &Store, id: &str) -> Vec<(String, Option<String>)> {
     messages.iter().map(|message| (text(&message["role"]).unwrap(), text(&message["peer_id"]))).collect()
 }
 
-/// The role that is noted in the first memory a question finds.
+/// The role stored in the first memory that a query finds.
 async fn remembered_role(store: &Store, query: &str) -> Value {
     let ask = json!({"query": query, "context_type": "memory", "level": 2, "limit": 1});
     let found = store.post("/api/v1/search/find", ask).await.1;
     let uri = found["result"]["memories"][0]["uri"].as_str().unwrap_or_else(|| panic!("{found}")).to_owned();
-    // Clients are not shown what is noted beside a memory's text, so the file is read.
+    // Responses do not contain the metadata of a memory, so the file is read.
     let text =
         memory_files(store.dir.path()).remove(uri.rsplit('/').next().unwrap()).unwrap_or_else(|| panic!("{uri}"));
     let noted = text.split("MEMORY_FIELDS").nth(1).unwrap_or_else(|| panic!("{text}"));

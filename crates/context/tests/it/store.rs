@@ -1,4 +1,4 @@
-//! The store: what is kept stays, what is removed is gone, and nobody sees what is not theirs.
+//! Stored content stays, removed content is gone, and no user sees another user's content.
 
 use crate::place::{Store, lines, message, session};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ async fn memories_survive_a_restart_and_forgotten_ones_do_not_come_back() {
         .await
         .1;
     let uri = found["result"]["memories"][0]["uri"].as_str().unwrap().to_owned();
-    // The overview that speaks of it is made, and must not outlive it.
+    // The overview that mentions the memory is built first; it must be deleted with the memory.
     store.get("/api/v1/content/overview?uri=viking://~/memories").await;
     let forgotten = store.tool(&session(), "memory_forget", json!({"uri": uri})).await.unwrap();
     assert_eq!(forgotten.details["action"], "deleted");
@@ -208,8 +208,8 @@ async fn what_a_crash_left_unfinished_is_finished_before_anything_is_answered() 
     store.post("/api/v1/sessions/s1/commit?wait=true", json!({})).await;
     let root = store.dir.path().join("context/default");
     let archive = root.join("user/default/sessions/s1/history/archive_001");
-    // As if the process had been killed right after the archive was put in place: the marker is there, what follows is not,
-    // and the live messages were not cleared.
+    // Simulates a kill right after the archive was moved into place: the marker exists, the later files do not, and the
+    // live messages were not cleared.
     let pending =
         json!({"user": "default", "session": "s1", "archive": "archive_001", "task": "t1", "keep_all": false});
     std::fs::write(root.join("_system/pending/t1.json"), pending.to_string()).unwrap();
@@ -283,12 +283,12 @@ async fn an_import_is_split_described_and_found_and_a_second_one_replaces_it() {
     assert_eq!((host.0, &host.1["error"]["code"]), (403, &json!("PERMISSION_DENIED")));
 }
 
-/// A message as an agent's host hands it over.
+/// A message as an agent's host sends it.
 fn turn(message: Value) -> turns::TurnMessage {
     serde_json::from_value(message).unwrap()
 }
 
-/// An answer as its callers see it.
+/// A response as its callers see it.
 fn value(answer: impl serde::Serialize) -> Value {
     serde_json::to_value(answer).unwrap()
 }

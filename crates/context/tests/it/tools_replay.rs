@@ -1,6 +1,6 @@
-//! Every recorded call of the original plugin's tools and commands is made again: the same way of failing and the same
-//! words of an error, the same first line of a text (numbers and ids aside), the same keys of the details. What differs
-//! on purpose stands in [`DIFFERENCES`], with its reason.
+//! Replays every recorded call of the original plugin's tools and commands. The kind of failure, the error text, the
+//! first line of the text (except numbers and ids) and the keys of the details must match. [`DIFFERENCES`] lists
+//! intended differences with their reasons.
 
 use crate::{
     facts::Call,
@@ -16,7 +16,7 @@ use toolyard_context::{
     },
 };
 
-/// The recording, how the text here begins (or the error), the keys of the details here, and why.
+/// The recording, the start of the text or error here, the keys of the details here, and the reason.
 const DIFFERENCES: [(&str, &str, &[&str], &str); 8] = [
     (
         "005_add_resource_timeout_arg",
@@ -85,7 +85,7 @@ const DIFFERENCES: [(&str, &str, &[&str], &str); 8] = [
     ),
 ];
 
-/// The first line without numbers, ids and URIs' own parts.
+/// The first line without numbers, ids and the variable parts of URIs.
 fn skeleton(text: &str) -> String {
     let first = text.lines().next().unwrap_or_default();
     let mut out = String::new();

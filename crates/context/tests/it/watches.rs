@@ -1,4 +1,4 @@
-//! Watched sources: what changes there changes here.
+//! Watched sources: changes in the source are imported.
 
 use crate::place::Store;
 use bytes::Bytes;
@@ -21,7 +21,7 @@ async fn watch(store: &Store, path: &Path, new: NewResource) -> Imported {
     .unwrap()
 }
 
-/// What is watched was last looked at long ago.
+/// Makes all watches due, by setting their last run to the past.
 fn let_time_pass(store: &Store) {
     let file = store.dir.path().join("context/default/resources/.watch_tasks.json");
     let mut all: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
@@ -65,7 +65,7 @@ async fn a_watched_folder_is_followed_with_what_was_asked_of_it() {
     look(&store).await;
     assert!(read(&store, "viking://resources/docs/a/a.md").await.1.contains("first"), "its time has not come");
     let_time_pass(&store);
-    // Also after a restart, before anybody asked anything.
+    // Also after a restart, before any request.
     let store = store.reopened();
     look(&store).await;
     assert!(read(&store, "viking://resources/docs/a/a.md").await.1.contains("second zebra"));
@@ -105,7 +105,7 @@ async fn a_watched_file_is_triggered_paused_and_let_go() {
     patch(json!({"to_uri": "viking://resources/note", "is_active": true})).await;
     look(&store).await;
     assert!(read(&store, uri).await.1.contains("Three."));
-    // A source that is gone is a status, and takes nothing away.
+    // A missing source is reported in the status and removes nothing.
     std::fs::remove_file(&file).unwrap();
     let_time_pass(&store);
     look(&store).await;

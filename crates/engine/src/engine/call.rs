@@ -26,6 +26,8 @@ pub struct CallRequest {
     pub timeout_ms: Option<u64>,
     /// One line for people.
     pub preview: Option<String>,
+    /// The run's title; without one, the tool's name.
+    pub title: Option<String>,
     /// The same key with the same arguments within 24 hours gives the recorded result again.
     pub idempotency_key: Option<String>,
     /// Predict instead of doing.
@@ -103,7 +105,8 @@ impl Engine {
         let (origin, comeback) = keyed.map_or((run_id, None), |keyed| (keyed.origin, Some(keyed.comeback)));
         let scope = RunScope { is_one_call: true, origin, comeback, ..self.scope(run_id, caller, cancel, previews) };
         let _registered = self.register_run(run_id, scope.cancel.clone());
-        let started_at = self.begin_direct(&scope, &request.tool);
+        let title = request.title.unwrap_or_else(|| request.tool.clone());
+        let started_at = self.begin_direct(&scope, &title);
         let call = StepCall {
             step_id: StepId::direct(),
             tool: request.tool.clone(),
@@ -125,15 +128,8 @@ impl Engine {
             _ => RunStatus::Failed,
         };
         let message = settled.result.user_message.clone().unwrap_or_else(|| status.as_str().to_owned());
-        let ended = self.finish_run(
-            &scope,
-            RunKind::Call,
-            &request.tool,
-            started_at,
-            status,
-            settled.result.error.clone(),
-            message,
-        );
+        let ended =
+            self.finish_run(&scope, RunKind::Call, &title, started_at, status, settled.result.error.clone(), message);
         if let Err(error) = ended
             && settled.result.ok
         {
@@ -181,7 +177,7 @@ impl Engine {
         CallAnswer { result: settled.result, deduplicated: false }
     }
 
-    fn begin_direct(&self, scope: &RunScope, tool: &str) -> Timestamp {
+    fn begin_direct(&self, scope: &RunScope, title: &str) -> Timestamp {
         let started_at = self.inner.clock.now();
         let policy_blob = self.policy_blob(scope);
         scope.recorder.push(&Record::RunStarted(RunStarted {
@@ -201,9 +197,9 @@ impl Engine {
             parent_run_id: None,
             imported_steps: Vec::new(),
             preview_hash: None,
-            title: Some(tool.chars().take(TITLE_CHARS).collect()),
+            title: Some(title.chars().take(TITLE_CHARS).collect()),
         }));
-        scope.recorder.set_row(self.row(scope, RunKind::Call, tool, started_at, RunStatus::Running, None));
+        scope.recorder.set_row(self.row(scope, RunKind::Call, title, started_at, RunStatus::Running, None));
         started_at
     }
 }

@@ -93,6 +93,7 @@ fn to_record(
     match outcome {
         Ok(output) => {
             record.effects = keep(output.effects);
+            scope.recorder.push_blobs(output.blobs);
             record.user_message = output.user_message;
             record.debug_message = output.debug_message.map(|text| redactor().text(&text).into_owned());
             if json_size(&output.data) <= INLINE_BYTES {

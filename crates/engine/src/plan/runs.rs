@@ -389,11 +389,11 @@ impl StartedRun {
         match consent {
             Some(Ok(())) => {}
             Some(Err(failure)) => return Ok(self.close(&scope, RunStatus::Cancelled, Some(failure)).await),
-            None => return Ok(self.leave(&scope).await),
+            None => return Ok(self.leave(&scope, RunStatus::Pending).await),
         }
         let end = self.executor.drive().await;
         if let Ended::Interrupted = end {
-            return Ok(self.leave(&scope).await);
+            return Ok(self.leave(&scope, RunStatus::Running).await);
         }
         let (status, error) = conclude(&end, &self.executor);
         Ok(self.close(&scope, status, error).await)
@@ -446,12 +446,12 @@ impl StartedRun {
     }
 
     /// The engine shuts down: nothing more is recorded, and the next start takes the run up.
-    async fn leave(&mut self, scope: &Arc<RunScope>) -> RunReport {
-        let row = self.engine.row(scope, RunKind::Plan, &self.title, self.started_at, RunStatus::Running, None);
+    async fn leave(&mut self, scope: &Arc<RunScope>, status: RunStatus) -> RunReport {
+        let row = self.engine.row(scope, RunKind::Plan, &self.title, self.started_at, status, None);
         scope.recorder.set_row(row);
         scope.recorder.release();
         let error = scope.recorder.sync().await.err().map(Failure::from);
-        self.report(RunStatus::Running, error, None, None)
+        self.report(status, error, None, None)
     }
 
     fn report(

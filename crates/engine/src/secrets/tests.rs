@@ -23,7 +23,7 @@ fn tool(schema: Value) -> ToolEntry {
 }
 
 fn keep(secrets: &RunSecrets, schema: Value, rules: Value, args: &Value) -> Option<Kept> {
-    let (tools, policy, tool) = (Registry::default().snapshot(), policy(rules), tool(schema));
+    let (tools, policy, tool) = (Registry::new().snapshot(), policy(rules), tool(schema));
     let marks = Marks { tool: Some(&tool), tools: &tools, policy: &policy };
     secrets.keep(marks, args.as_object().unwrap(), Placeholders::Hide)
 }
@@ -95,7 +95,7 @@ fn a_placeholder_that_a_caller_wrote_is_not_taken_for_a_secret() {
     let text = json!({"text": kept.args["password"]});
     assert!(keep(&secrets(), json!({"type":"object"}), json!({}), &text).is_some());
     let none = policy(json!({}));
-    let tools = Registry::default().snapshot();
+    let tools = Registry::new().snapshot();
     let marks = Marks::of(&tools, &none, "none");
     let read = secrets().keep(marks, forged.as_object().unwrap(), Placeholders::Stay);
     assert!(read.is_none(), "what was read from a record stays: {read:?}");

@@ -182,7 +182,7 @@ async fn a_plans_question_is_asked_once_and_its_run_goes_on_after_a_restart() {
         let id = asked(&b).await;
         within(b.engine.shutdown()).await;
         let left = within(run).await.unwrap();
-        assert_eq!(left.status, RunStatus::Running, "the run is left for the next start");
+        assert_eq!(left.status, RunStatus::Pending, "the run is left for the next start");
         if answered_before {
             b.engine.approvals().resolve(&id, ApprovalDecision::AllowOnce, &person()).await.unwrap();
         }

@@ -482,8 +482,8 @@ async fn ten_thousand_unread_events_hold_up_nobody_and_are_counted() {
 #[tokio::test]
 async fn a_watcher_of_one_run_or_session_hears_only_that() {
     let b = bench();
-    let mut session = b.engine.bus().subscribe(Subscription { session: Some("s1".into()), run_id: None });
-    let mut other = b.engine.bus().subscribe(Subscription { session: Some("s2".into()), run_id: None });
+    let mut session = b.engine.bus().subscribe(Subscription { session: Some("s1".into()), ..Subscription::default() });
+    let mut other = b.engine.bus().subscribe(Subscription { session: Some("s2".into()), ..Subscription::default() });
     let result = b.call_as(agent(), "lab.echo", json!({"value": 1})).await;
     b.call("lab.echo", json!({"value": 1})).await;
     let mut heard = Vec::new();

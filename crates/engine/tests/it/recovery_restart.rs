@@ -118,7 +118,7 @@ async fn a_run_that_waits_for_its_approval_is_left_at_shutdown() {
     until("it asks", || b.engine.approvals().pending().len() == 1).await;
     within(b.engine.shutdown()).await;
     let report = within(run).await.unwrap().unwrap();
-    assert_eq!(report.status, RunStatus::Running);
+    assert_eq!(report.status, RunStatus::Pending, "it still waits for its approval");
     assert_eq!(b.disk.changes(), 0);
     assert!(b.engine.approvals().pending().is_empty());
 }

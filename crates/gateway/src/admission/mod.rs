@@ -33,6 +33,7 @@ enum Access {
     Credential,
     CredentialOrApiKey,
     FirstFrame,
+    OwnPage,
 }
 
 /// What a route requires of a request. There is no default: a route cannot be added without stating it.
@@ -64,6 +65,12 @@ impl Rule {
         Self { access: Access::FirstFrame, max_body: 0, within: Duration::ZERO }
     }
 
+    /// A page that this gateway served may ask, and nobody else; the route checks who uses it. A body has at most
+    /// `max_body` bytes and comes within a time.
+    pub(crate) const fn own_page(max_body: usize, within: Duration) -> Self {
+        Self { access: Access::OwnPage, max_body, within }
+    }
+
     pub(crate) fn is_open(self) -> bool {
         self.access == Access::Open
     }
@@ -73,6 +80,8 @@ impl Rule {
 #[derive(Clone)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
+    /// Whether the connection is encrypted.
+    pub(crate) is_tls: bool,
     pub(crate) seat: Arc<Seat>,
 }
 
@@ -140,7 +149,8 @@ pub(crate) fn turn_away(gateway: &Gateway, peer: &Peer, request: &Request, answe
 
 /// `Host`, forwarding headers and `Origin`.
 fn from_where(gateway: &Gateway, peer: &Peer, headers: &HeaderMap) -> Result<Origin, Response> {
-    let origin = auth::origin(gateway.settings(), peer.address.ip(), headers).map_err(|why| unattributed(&why))?;
+    let origin =
+        auth::origin(gateway.settings(), peer.address.ip(), peer.is_tls, headers).map_err(|why| unattributed(&why))?;
     if origin.address != peer.address.ip().to_canonical() {
         peer.seat.attribute(origin.address);
     }
@@ -156,6 +166,17 @@ fn check(gateway: &Gateway, peer: &Peer, rule: Rule, headers: &HeaderMap) -> Res
     }
     if !origin.browser_allowed {
         return Err(refusal(StatusCode::FORBIDDEN, "Origin not allowed", "forbidden"));
+    }
+    if rule.access == Access::OwnPage {
+        return match origin.is_own_page() && is_same_origin(headers) {
+            true => Ok(origin),
+            false => Err(coded(
+                StatusCode::FORBIDDEN,
+                "ORIGIN_NOT_ALLOWED",
+                "Only a page that this Toolyard served may do this",
+                Some("Open the address that `toolyard console` prints."),
+            )),
+        };
     }
     if rule.access == Access::Open {
         return Ok(origin);
@@ -183,6 +204,12 @@ fn check(gateway: &Gateway, peer: &Peer, rule: Rule, headers: &HeaderMap) -> Res
             Err(refusal(StatusCode::UNAUTHORIZED, "Unauthorized", "unauthorized"))
         }
     }
+}
+
+/// Whether the browser says that the page and the address have one origin. Every browser that can keep the console's key
+/// says so, and no page can change what it says.
+fn is_same_origin(headers: &HeaderMap) -> bool {
+    headers.get("sec-fetch-site").is_some_and(|site| site == "same-origin")
 }
 
 /// The credential that a request shows, if it shows one.
@@ -226,6 +253,25 @@ fn closing(mut response: Response) -> Response {
     response
 }
 
+/// A refusal with a code and what to do, for the console.
+pub(crate) fn coded(status: StatusCode, code: &str, message: &str, suggestion: Option<&str>) -> Response {
+    let body = CodedRefusal { error: CodedReason { code, message, suggestion } };
+    json(status, &body)
+}
+
+#[derive(Serialize)]
+struct CodedRefusal<'a> {
+    error: CodedReason<'a>,
+}
+
+#[derive(Serialize)]
+struct CodedReason<'a> {
+    code: &'a str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suggestion: Option<&'a str>,
+}
+
 #[derive(Serialize)]
 struct Refusal<'a> {
     error: RefusalReason<'a>,
@@ -238,8 +284,11 @@ struct RefusalReason<'a> {
 }
 
 pub(crate) fn refusal(status: StatusCode, message: &str, kind: &str) -> Response {
-    let body = serde_json::to_vec(&Refusal { error: RefusalReason { message, r#type: kind } }).unwrap_or_default();
-    let mut response = Response::new(Body::from(body));
+    json(status, &Refusal { error: RefusalReason { message, r#type: kind } })
+}
+
+fn json(status: StatusCode, body: &impl Serialize) -> Response {
+    let mut response = Response::new(Body::from(serde_json::to_vec(body).unwrap_or_default()));
     *response.status_mut() = status;
     let json = HeaderValue::from_static("application/json; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
@@ -265,7 +314,7 @@ fn unattributed(why: &Unattributed) -> Response {
 /// releases a slot in the ordinary lane. Returns the number of admitted requests.
 pub async fn exercise(gateway: &Gateway, peer: SocketAddr, headers: &HeaderMap, times: usize) -> usize {
     let Some(seat) = gateway.inner.seats.take(peer.ip(), true).await else { return 0 };
-    let (peer, rule) = (Peer { address: peer, seat }, Rule::credential(1 << 20, Duration::from_secs(1)));
+    let (peer, rule) = (Peer { address: peer, is_tls: false, seat }, Rule::credential(1 << 20, Duration::from_secs(1)));
     let mut admitted = 0;
     for _ in 0..times {
         let Ok(origin) = check(gateway, &peer, rule, headers) else { continue };

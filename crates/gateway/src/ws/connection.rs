@@ -13,6 +13,7 @@ use super::{
 use crate::{
     admission::seats::Seat,
     auth::Origin,
+    console,
     gateway::Gateway,
     places::{Permit, Place, QueuedPlace, Share},
     rpc,
@@ -79,15 +80,28 @@ enum End {
     Close(u16, String),
 }
 
+/// By which path a connection came: who may be behind it, and what its first frame must prove.
+pub(crate) enum Entrance {
+    /// The WebSocket door.
+    Gateway,
+    /// The console's socket.
+    Console(console::Visitor),
+}
+
 /// Serves a connection from its first byte to its last. A handshake that is refused stays counted as unproven until its
 /// socket is closed.
-pub(crate) async fn serve<S>(mut socket: WebSocketStream<Heard<S>>, gateway: Gateway, origin: Origin, seat: Arc<Seat>)
-where
+pub(crate) async fn serve<S>(
+    mut socket: WebSocketStream<Heard<S>>,
+    gateway: Gateway,
+    origin: Origin,
+    seat: Arc<Seat>,
+    entrance: Entrance,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let stop = gateway.stop().clone();
     let greeted = tokio::select! {
-        greeted = tokio::time::timeout(HANDSHAKE_TIMEOUT, greet(&mut socket, &gateway, &origin, &seat)) => {
+        greeted = tokio::time::timeout(HANDSHAKE_TIMEOUT, greet(&mut socket, &gateway, &origin, &seat, entrance)) => {
             greeted.unwrap_or_else(|_| Err(End::Close(1000, "handshake timeout".to_owned())))
         }
         () = stop.cancelled() => Err(End::Close(1012, "service restart".to_owned())),
@@ -133,6 +147,7 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     gateway: &Gateway,
     origin: &Origin,
     seat: &Seat,
+    entrance: Entrance,
 ) -> Result<(Arc<Connection>, Outgoing), End> {
     let nonce = uuid::Uuid::new_v4().to_string();
     let challenge = Challenge { nonce: &nonce, ts: Timestamp::now().as_millisecond(), capabilities: [] };
@@ -162,20 +177,31 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         Err(BadFrame::NotARequest { .. }) => return Err(End::Close(1008, "invalid request frame".to_owned())),
     };
     let id = request.id;
-    let welcome = if request.method == "connect" {
-        handshake::connect(gateway, origin, &nonce, request.params).await
-    } else {
-        let error = RpcError::invalid("invalid handshake: first request must be connect");
-        Err(handshake::Refusal { error, close: 1008 })
+    let welcome = match (request.method.as_str(), entrance) {
+        ("connect", Entrance::Gateway) => {
+            let welcome = handshake::connect(gateway, origin, &nonce, request.params).await;
+            welcome.map(|handshake::Welcome { admitted, auth }| (admitted, Some(auth)))
+        }
+        ("connect", Entrance::Console(visitor)) => {
+            let admitted = console::connect(gateway, origin, &nonce, visitor, request.params).await;
+            admitted.map(|admitted| (admitted, None))
+        }
+        _ => {
+            let error = RpcError::invalid("invalid handshake: first request must be connect");
+            Err(handshake::Refusal { error, close: 1008 })
+        }
     };
     match welcome {
-        Ok(welcome) => {
+        Ok((admitted, auth)) => {
             if seat.prove_socket().is_err() {
                 return Err(End::Gone);
             }
-            let handshake::Welcome { admitted, auth } = welcome;
-            let hello = handshake::hello(gateway, &admitted, auth).await;
+            let hello = match auth {
+                Some(auth) => Some(handshake::hello(gateway, &admitted, auth).await),
+                None => None,
+            };
             let (connection, outgoing) = gateway.hub().admit(admitted, socket.get_ref().last());
+            let hello = hello.unwrap_or_else(|| console::hello(gateway, &connection));
             let hello = frame::response(&id, &hello);
             if socket.send(Message::text(hello)).await.is_err() {
                 gateway.hub().dismiss(&connection);

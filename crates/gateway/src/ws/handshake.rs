@@ -233,6 +233,7 @@ pub(crate) async fn connect(
         caps: connect.caps,
         device: known.map(|device| device.device_id),
         address: origin.address,
+        console: None,
     };
     Ok(Welcome { admitted, auth: shown })
 }
@@ -290,6 +291,7 @@ impl DeviceParams {
             // Never the same twice, so that a token of a device that was forgotten stays worthless.
             generation: now.as_microsecond().unsigned_abs(),
             narrowed: None,
+            console: None,
         })
     }
 }

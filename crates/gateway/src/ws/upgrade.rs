@@ -40,7 +40,9 @@ pub(crate) type Socket = WebSocketStream<Heard<TokioIo<Upgraded>>>;
 /// Answers a request for the Gateway's WebSocket and serves it once the connection has been handed over.
 pub(crate) fn accept(gateway: &Gateway, request: Admitted) -> Response {
     let own = gateway.clone();
-    open(gateway, request, MAX_PREAUTH_BYTES, move |socket, origin, seat| connection::serve(socket, own, origin, seat))
+    open(gateway, request, MAX_PREAUTH_BYTES, move |socket, origin, seat| {
+        connection::serve(socket, own, origin, seat, connection::Entrance::Gateway)
+    })
 }
 
 /// Answers a WebSocket upgrade, and passes the connection on when it is established. Messages are limited to `most`

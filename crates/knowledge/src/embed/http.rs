@@ -8,18 +8,19 @@ use std::{net::IpAddr, time::Duration};
 use tokio_rustls::rustls::crypto::ring;
 use toolyard_protocol::cause_chain;
 
-/// How long connecting may take.
+/// Connect timeout.
 const CONNECT: Duration = Duration::from_secs(3);
-/// How long looking whether a server is there may take.
+/// Timeout of a probe.
 pub(super) const PROBE: Duration = Duration::from_secs(2);
-/// A request is made this often at most.
+/// Maximum number of attempts of a request.
 const TRIES: u32 = 3;
-/// The pause before the second try; it grows fourfold.
+/// Delay before the second attempt; it grows fourfold with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// An answer is at most this large: 1,024 vectors of 16,384 numbers as text would be more, and are never asked for.
+/// Maximum size of a response. 1,024 vectors of 16,384 numbers as text would be larger, but such a request is never
+/// made.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
-/// A server that embeds.
+/// An embedding server.
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) service: &'static str,
@@ -28,16 +29,16 @@ pub(super) struct Server {
     key: Option<String>,
 }
 
-/// How an answer came out.
+/// The result of a request.
 pub(super) enum Answer {
     Ok(Value),
     /// The status and the server's message, which is inspected but not passed on.
     Refused(StatusCode, String),
-    /// A good status with something that is no answer, in our words.
+    /// A success status with an unusable body, and our own description of the problem.
     Unusable(&'static str),
 }
 
-/// Neither the key nor a password in the address.
+/// Omits the key and any password in the URL.
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server").field("service", &self.service).field("url", &self.url()).finish_non_exhaustive()
@@ -55,7 +56,7 @@ impl Server {
         let mut base = Url::parse(url)
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.host().is_some())
-            // What was written is not repeated: it may hold a password.
+            // The error does not repeat the URL, which may contain a password.
             .ok_or_else(|| EmbedError::NotAllowed("knowledge.embedding.url is no http address".to_owned()))?;
         if !base.path().ends_with('/') {
             let path = format!("{}/", base.path());
@@ -67,16 +68,17 @@ impl Server {
                 base.host_str().unwrap_or_default()
             )));
         }
-        // The client takes the process's provider of cryptography; where one is set already it stays.
+        // The client uses the process-wide cryptography provider; an existing one is kept.
         drop(ring::default_provider().install_default());
-        // Notes must not take a detour: neither a proxy nor a redirect may choose where they go.
+        // Notes are private, so neither a proxy nor a redirect may send them elsewhere.
         let mut builder = Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT)
             .timeout(timeout);
         if base.scheme() == "http" {
-            // Nothing is ever encrypted: reading the system's certificates would be a good part of a short command's time.
+            // Plain HTTP needs no certificates, and loading the system's certificates would take a large part of a
+            // short command's time.
             builder = builder.tls_certs_only([]);
         }
         let client = builder
@@ -94,7 +96,7 @@ impl Server {
         let mut shown = self.base.clone();
         shown.set_query(None);
         shown.set_fragment(None);
-        // An address that cannot have a user has none to hide.
+        // The calls fail only for a URL that cannot have credentials, so there is nothing to hide.
         let _ = shown.set_username("");
         let _ = shown.set_password(None);
         shown.as_str().trim_end_matches('/').to_owned()
@@ -129,9 +131,9 @@ impl Server {
         Err(self.unreachable(None))
     }
 
-    /// One request; where there is no answer, what lies behind that.
+    /// Sends one request; the error contains the causes, for logs.
     async fn once(&self, path: &str, body: Option<&Value>, limit: Option<Duration>) -> Result<Answer, Option<String>> {
-        // The address may hold a key.
+        // The URL is removed from the error, because it may contain a key.
         let causes = |error: reqwest::Error| cause_chain(&error.without_url(), "");
         let url = self.base.join(path).map_err(|error| Some(error.to_string()))?;
         let mut request = match body {
@@ -174,7 +176,7 @@ fn is_loopback(url: &Url) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Numbers of a JSON array; `None` when something in it is no number.
+/// The numbers of a JSON array; `None` when an element is not a number.
 pub(super) fn numbers(value: &Value) -> Option<Vec<f32>> {
     let list = value.as_array().filter(|list| !list.is_empty() && list.len() <= super::MAX_DIMENSIONS)?;
     list.iter().map(|number| number.as_f64().map(|n| n as f32)).collect()

@@ -14,42 +14,42 @@ pub use table::StaticTable;
 use std::{sync::Arc, time::Duration};
 use toolyard_engine::BoxFuture;
 
-/// The longest that a search waits for a server: it looks whether it is there, finds out the length of its vectors, and asks
-/// for the question's.
+/// The longest time that a search waits for a server: a probe, a request for the vector length, and the request for the
+/// query vector.
 pub(crate) const LONGEST_WAIT: Duration = http::PROBE.saturating_add(remote::QUERY).saturating_add(remote::QUERY);
 
-/// A vector is at most this long: more is a mistake, not a model.
+/// Maximum number of dimensions; a longer vector is a server error.
 pub const MAX_DIMENSIONS: usize = 16_384;
 
 /// The identity of an embedder, to decide whether two vectors can be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbedderInfo {
-    /// Names kind, model and, where known, the model's digest.
+    /// Identifies kind, model and, where known, the model's digest.
     pub id: String,
-    /// Length of its vectors.
+    /// Number of dimensions of its vectors.
     pub dimensions: usize,
 }
 
 /// The purpose of an embedding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To be found: part of a job, so it may take its time.
+    /// For a passage that is indexed: part of a background job, so it may take long.
     Passage,
     /// For a query: a caller waits.
     Query,
 }
 
-/// Why there are no vectors. Messages hold no text that was to be embedded.
+/// Why embedding failed. Messages never contain the text to embed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EmbedError {
-    /// The server does not answer, or not in time.
+    /// The server does not respond, or not in time.
     #[error("{service} at {url} does not answer")]
     Unreachable {
         /// Ollama, or the embedding server.
         service: &'static str,
-        /// Where it was looked for.
+        /// The URL of the server.
         url: String,
-        /// What lies behind it, for logs.
+        /// The underlying causes, for logs.
         causes: Option<String>,
     },
     /// The server does not have the model.
@@ -65,15 +65,15 @@ pub enum EmbedError {
     Refused {
         /// Ollama, or the embedding server.
         service: &'static str,
-        /// In our words.
+        /// Our own description of the problem.
         reason: String,
     },
-    /// The server is on another machine and that was not allowed, or the text must not leave this one.
+    /// The server is on another machine without permission, or the text must not leave this machine.
     #[error("{0}")]
     NotAllowed(String),
 }
 
-/// Vectors in the order of the texts; none for a text the embedder knows nothing of or cannot take.
+/// Vectors in the order of the texts; `None` for a text that the embedder does not know or cannot process.
 pub type Vectors = Result<Vec<Option<Vec<f32>>>, EmbedError>;
 
 /// Turns text into vectors.
@@ -95,7 +95,7 @@ pub trait Embedder: Send + Sync + 'static {
     }
 }
 
-/// Scales to unit length; `None` for a vector without direction or with something that is no number.
+/// Normalises to unit length; `None` for a zero vector or one with values that are not finite.
 pub fn unit(mut vector: Vec<f32>) -> Option<Vec<f32>> {
     let length = vector.iter().map(|v| f64::from(*v) * f64::from(*v)).sum::<f64>().sqrt();
     if !length.is_finite() || length < 1e-12 {

@@ -21,14 +21,14 @@ pub const DEFAULT_OLLAMA_MODEL: &str = "mxbai-embed-large";
 
 /// How long the server keeps the model loaded after a request.
 const KEEP_ALIVE: &str = "5m";
-/// A digest is cut to this many characters.
+/// Digests are truncated to this many characters.
 const DIGEST_CHARS: usize = 12;
 
 /// Vectors from an Ollama server.
 pub struct OllamaEmbedder {
     asked: RemoteEmbedder<Api>,
     model: String,
-    /// Of the model when it was last asked for: vectors of another one may have another length.
+    /// The model's digest at the last request. Another model's vectors may have another length.
     digest: Mutex<Option<String>>,
 }
 
@@ -38,12 +38,12 @@ struct Api {
     is_old: AtomicBool,
 }
 
-/// Looks whether an Ollama server answers, whether or not it is used.
+/// Checks whether an Ollama server responds, whether or not it is configured as the embedder.
 #[derive(Debug, Clone)]
 pub struct OllamaProbe(Option<Server>);
 
 impl OllamaProbe {
-    /// For the configured server; only on this machine, unless the configuration allows another.
+    /// A probe of the configured server; only on this machine, unless the configuration allows another.
     pub fn new(config: &EmbeddingConfig) -> Self {
         let url = match config.kind {
             crate::config::EmbedderKind::Ollama => config.url.as_deref().unwrap_or(DEFAULT_OLLAMA_URL),
@@ -52,7 +52,7 @@ impl OllamaProbe {
         Self(Server::new("Ollama", url, config.allow_remote, PROBE, None).ok())
     }
 
-    /// Whether it answers.
+    /// Whether the server responds.
     pub async fn is_up(&self) -> bool {
         match &self.0 {
             Some(server) => matches!(server.get("api/version", PROBE).await, Ok(Answer::Ok(_))),
@@ -62,7 +62,7 @@ impl OllamaProbe {
 }
 
 impl OllamaEmbedder {
-    /// Of this configuration.
+    /// Creates an embedder from the configuration.
     pub fn new(config: &EmbeddingConfig) -> Result<Self, EmbedError> {
         let url = config.url.as_deref().unwrap_or(DEFAULT_OLLAMA_URL);
         let model = config.model.clone().unwrap_or_else(|| DEFAULT_OLLAMA_MODEL.to_owned());
@@ -176,7 +176,7 @@ impl Embedder for OllamaEmbedder {
 
     fn describe(&self) -> BoxFuture<'_, Result<EmbedderInfo, EmbedError>> {
         Box::pin(async {
-            // Side by side: somebody may be waiting.
+            // Both requests run concurrently, because a caller may be waiting.
             let (version, digest) = tokio::join!(self.asked.quick.get("api/version", PROBE), self.digest());
             if !matches!(version?, Answer::Ok(_)) {
                 return Err(self.asked.server.unreachable(None));

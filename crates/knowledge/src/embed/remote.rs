@@ -18,24 +18,24 @@ use std::{
 };
 use toolyard_engine::BoxFuture;
 
-/// How long a question's vector may take: a server may have to load its model first, or to finish a batch of a job.
+/// Timeout of a query vector: the server may have to load its model first, or finish a batch of a job.
 pub(super) const QUERY: Duration = Duration::from_secs(8);
-/// A text that the server does not take is halved at most this often.
+/// Maximum number of times that a rejected text is halved.
 const MAX_HALVINGS: u32 = 4;
-/// Any model has a vector for this.
+/// A text that every model accepts.
 const WORD: &str = "word";
 
-/// How a request for some texts came out.
+/// The result of a request for some texts.
 pub(super) enum Attempt {
     /// One result for each text; nothing where the server returned no vector.
     Vectors(Vec<Option<Vec<f32>>>),
-    /// Not these texts, or not now.
+    /// The server rejected these texts, or cannot process them at the moment.
     Refused(EmbedError),
 }
 
 /// The requests of one kind of server.
 pub(super) trait Interface: Send + Sync + 'static {
-    /// One request for several texts. Fails where other texts would not do better.
+    /// Sends one request for several texts. Returns an error where other texts would fail too.
     fn ask<'a>(
         &'a self,
         server: &'a Server,
@@ -44,7 +44,7 @@ pub(super) trait Interface: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Attempt, EmbedError>>;
 }
 
-/// A server asked in two ways: for passages with patience and in batches, for questions quickly.
+/// A server with two kinds of requests: passages in batches with retries, and queries with a short timeout.
 pub(super) struct RemoteEmbedder<I> {
     pub(super) server: Server,
     pub(super) quick: Server,
@@ -53,7 +53,7 @@ pub(super) struct RemoteEmbedder<I> {
     limit: Duration,
     /// The length of the last vector, 0 before the first. A server's statement about its models is not always right.
     length: AtomicUsize,
-    /// Whether the last texts got no answer.
+    /// Whether the last request failed.
     failed: AtomicBool,
 }
 
@@ -91,7 +91,7 @@ impl<I: Interface> RemoteEmbedder<I> {
         self.length.store(0, Ordering::Relaxed);
     }
 
-    /// Finds out the length of its vectors, and whether it gives any.
+    /// Determines the length of the vectors, which also checks that the server returns any.
     pub(super) async fn measure(&self) -> Result<usize, EmbedError> {
         let measured = match self.interface.ask(&self.quick, &[WORD.to_owned()], false).await {
             Ok(Attempt::Vectors(vectors)) => {
@@ -173,11 +173,11 @@ impl<I: Interface> RemoteEmbedder<I> {
             }
             tried = self.interface.ask(server, &[part.to_owned()], patient && halvings == 0).await?;
         }
-        tracing::warn!(service = server.service, "one text cannot be embedded; it is found by words only");
+        tracing::warn!(service = server.service, "one text cannot be embedded; only full text finds it");
         Ok(None)
     }
 
-    /// At unit length; a vector without direction is none.
+    /// Normalises to unit length; a zero vector gives `None`.
     fn seen(&self, vector: Vec<f32>) -> Option<Vec<f32>> {
         self.length.store(vector.len(), Ordering::Relaxed);
         unit(vector)

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use toolyard_engine::BoxFuture;
 use toolyard_text::embedding::{DIMENSIONS, DocumentCounts, MODEL_ID, PieceWeights, StaticEmbedder};
 
-/// Texts that are embedded before other tasks get their turn.
+/// Number of texts embedded before the task yields to others.
 const TURN: usize = 32;
 
-/// The table that comes with Toolyard.
+/// The built-in embedding table.
 #[derive(Default)]
 pub struct StaticTable {
-    /// How much each word piece of a question counts, from how rare it is in the notes. Notes are embedded without, so
-    /// that their vectors hold whatever is added later.
+    /// Weights of word pieces in queries, by their rarity in the notes. Notes are embedded without weights, so that
+    /// their vectors stay valid when notes are added.
     weights: Option<PieceWeights>,
 }
 
 impl StaticTable {
-    /// Attuned to nothing.
+    /// Creates the table without weights.
     pub fn new() -> Self {
         Self::default()
     }

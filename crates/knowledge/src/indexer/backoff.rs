@@ -3,10 +3,10 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The longest pause between two tries.
+/// Maximum delay between two attempts.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
-/// When to try again. The pause doubles with every try, until it helped.
+/// When to try again. The delay doubles with every attempt until one succeeds.
 pub(crate) struct Backoff {
     first: Duration,
     pause: Duration,
@@ -14,23 +14,23 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// The first try at once, the second after twice `first`.
+    /// The first attempt is due at once, the second after twice `first`.
     pub(crate) fn new(first: Duration) -> Self {
         Self { first, pause: first, next: None }
     }
 
-    /// Whether it is time.
+    /// Whether the next attempt is due.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.next.is_none_or(|next| now >= next)
     }
 
-    /// It was tried.
+    /// Records an attempt.
     pub(crate) fn tried(&mut self, now: Instant) {
         self.pause = (self.pause * 2).min(LONGEST);
         self.next = Some(now + self.pause);
     }
 
-    /// It helped, or is not needed any more.
+    /// Resets the delay after a success, or when no attempt is needed any more.
     pub(crate) fn reset(&mut self) {
         *self = Self::new(self.first);
     }

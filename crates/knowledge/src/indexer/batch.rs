@@ -5,17 +5,17 @@ use super::prepare::{Prepared, Room};
 use crate::index::FileRow;
 use std::time::Duration;
 
-/// A batch is written when it has this many chunks,
+/// Maximum number of chunks in a batch.
 const MAX_CHUNKS: usize = 4_096;
-/// or takes this many bytes,
+/// Maximum size of a batch, in bytes.
 const MAX_BYTES: usize = 16 << 20;
-/// or this many files, written or only looked at.
+/// Maximum number of files in a batch, whether written or only examined.
 const MAX_FILES: usize = 2_000;
-/// The first batch has this many chunks, until it is known how quickly they are embedded,
+/// Number of chunks in the first batch, before the speed of the embedder is known.
 const FIRST_CHUNKS: usize = 256;
-/// and no batch has fewer, however long that takes.
+/// Minimum number of chunks in a batch, however slow the embedder is.
 const MIN_CHUNKS: usize = 64;
-/// A batch has as many chunks as are embedded in about this time: so much is lost when a job is stopped.
+/// Target time for embedding a batch. It bounds the work that is lost when a job is stopped.
 const EMBED_FOR: Duration = Duration::from_secs(10);
 
 /// Which of a file's rows a piece holds. Only a file that is larger than a batch has more than one piece.
@@ -27,7 +27,7 @@ pub(super) enum Place {
     Last,
 }
 
-/// A file, or as much of it as is written at once.
+/// A file, or the part of it that is written at once.
 pub(super) struct Piece {
     pub(super) prepared: Prepared,
     pub(super) place: Place,
@@ -35,11 +35,11 @@ pub(super) struct Piece {
     pub(super) old: Option<FileRow>,
 }
 
-/// What waits to be written.
+/// The rows to be written.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) pieces: Vec<Piece>,
-    /// Files of which only the row changed.
+    /// Files of which only the record changed.
     pub(super) touched: Vec<FileRow>,
     pub(super) removed: Vec<String>,
     /// Number of files that were processed completely.
@@ -65,7 +65,8 @@ impl Batch {
     }
 }
 
-/// How large batches are. Embedding servers differ a thousandfold; each gets batches that take it about as long.
+/// The size of batches, adapted to the embedder. Embedding servers differ by a factor of a thousand in speed; each gets
+/// batches that take about the same time.
 pub(super) struct Pace(Room);
 
 impl Pace {
@@ -78,10 +79,11 @@ impl Pace {
         self.0
     }
 
-    /// So many chunks of a batch had to be embedded, and it took so long.
+    /// Adapts the size: `count` chunks of the batch had to be embedded, in the time `took`.
     pub(super) fn embedded(&mut self, count: usize, took: Duration) {
         let in_time = EMBED_FOR.as_secs_f64() * count as f64 / took.as_secs_f64().max(1e-6);
-        // Where nothing had to be embedded, nothing was learned; but what is known already is likely to go on.
+        // When nothing had to be embedded, the speed is unknown; but the next chunks are probably known too, so the
+        // batch grows.
         let chunks = if count == 0 { self.0.chunks.saturating_mul(2) } else { in_time as usize };
         self.0.chunks = chunks.clamp(MIN_CHUNKS, MAX_CHUNKS);
     }

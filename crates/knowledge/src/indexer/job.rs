@@ -15,16 +15,16 @@ use toolyard_vault::process::start_time;
 /// Maximum number of problems with single files that a job lists; the others are counted and recorded in the files' own
 /// status.
 pub(crate) const MAX_LISTED_ERRORS: usize = 50;
-/// Jobs that ended and can still be asked for by their id, the last one aside.
+/// Maximum number of ended jobs, besides the last one, that can be queried by id.
 const MAX_ENDED: usize = 8;
 
 /// The kind of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum JobMode {
-    /// Looks at the content of every note.
+    /// Reads the content of every note.
     Full,
-    /// Reads notes whose time or size changed.
+    /// Reads notes whose modification time or size changed.
     Sync,
     /// Builds a new index from nothing.
     Reindex,
@@ -36,7 +36,7 @@ pub enum JobMode {
 pub enum JobState {
     /// The job is running.
     Running,
-    /// Done; what it indexed can be searched.
+    /// The job is done; its notes can be searched.
     Done,
     /// The job was cancelled; the next job continues where it stopped.
     Cancelled,
@@ -47,7 +47,7 @@ pub enum JobState {
 }
 
 impl JobState {
-    /// The word on the wire.
+    /// The name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -59,12 +59,12 @@ impl JobState {
     }
 }
 
-/// Trouble with one file.
+/// A problem with one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileProblem {
     /// The file.
     pub file: String,
-    /// What is wrong with it, without its content.
+    /// What is wrong with the file, without its content.
     pub message: String,
 }
 
@@ -77,44 +77,44 @@ pub struct Job {
     pub mode: JobMode,
     /// The state of the job.
     pub state: JobState,
-    /// Files it has to look at.
+    /// Number of files to examine.
     pub total_files: u64,
     /// Number of files processed.
     pub done_files: u64,
-    /// Files it indexed because they were new or had changed.
+    /// Number of files indexed because they were new or had changed.
     pub indexed_files: u64,
-    /// Files that are gone.
+    /// Number of files removed from the index.
     pub removed_files: u64,
-    /// Chunks it wrote.
+    /// Number of chunks written.
     pub written_chunks: u64,
-    /// Chunks it had to embed; the others were known.
+    /// Number of chunks embedded; the others were known.
     pub embedded_chunks: u64,
-    /// Chunks in the index when it was done.
+    /// Number of chunks in the index when the job was done.
     pub total_chunks: u64,
-    /// Trouble with single files, the first of them.
+    /// The first problems with single files.
     pub errors: Vec<FileProblem>,
     /// Number of files with problems.
     pub error_count: u64,
-    /// Why it failed, or what was missing, in our words.
+    /// Why the job failed, or what was missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When it began.
+    /// When the job started.
     pub started_at: Timestamp,
-    /// When it ended.
+    /// When the job ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// How long it took so far.
+    /// Duration so far, in milliseconds.
     pub duration_ms: u64,
     /// How many times in a row an interrupted job was resumed automatically.
     pub attempt: u32,
-    /// The process at work.
+    /// The process id of the job.
     pub pid: u32,
-    /// When that process started, because ids are used again.
+    /// When that process started, because process ids are reused.
     pub process_started: u64,
 }
 
 impl Job {
-    /// One that begins now.
+    /// A job that starts now.
     pub fn new(mode: JobMode, attempt: u32) -> Self {
         Self {
             id: uuid::Uuid::now_v7().to_string(),
@@ -139,7 +139,7 @@ impl Job {
         }
     }
 
-    /// How far it is, 0 to 1.
+    /// Progress, 0 to 1.
     pub fn progress(&self) -> f64 {
         match (self.state, self.total_files) {
             (JobState::Done, _) => 1.0,
@@ -157,7 +157,7 @@ impl Job {
         }
     }
 
-    /// It runs no more, if it did.
+    /// Marks a running job as interrupted.
     fn interrupt(&mut self) {
         if self.state == JobState::Running {
             self.state = JobState::Interrupted;
@@ -165,21 +165,22 @@ impl Job {
         }
     }
 
-    /// Whether the process that ran it is still there.
+    /// Whether the process of the job still exists.
     fn is_alive(&self) -> bool {
         start_time(self.pid).is_some_and(|started| started == self.process_started)
     }
 }
 
-/// What is kept of jobs: the last one, a few before it, and when one was last done.
+/// The stored jobs: the last one, a few before it, and the time of the last successful sync.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct JobRecord {
     /// The last job, finished or not.
     pub last: Option<Job>,
-    /// Jobs before it, the newest first: who started one can learn how it ended though another one runs already.
+    /// Earlier jobs, newest first, so that a caller can query the result of its job although another one is already
+    /// running.
     #[serde(default)]
     pub ended: Vec<Job>,
-    /// When a job last found the index equal to the vault, or made it so.
+    /// When a job last brought the index up to date with the vault, or found it so.
     pub last_sync: Option<Timestamp>,
 }
 
@@ -193,28 +194,28 @@ impl JobRecord {
         }
     }
 
-    /// The job of an id, if it is still known.
+    /// The job with this id, if it is still known.
     pub fn find(&self, id: &str) -> Option<&Job> {
         self.last.iter().chain(&self.ended).find(|job| job.id == id)
     }
 
-    /// The job that runs.
+    /// The running job.
     pub fn running(&self) -> Option<&Job> {
         self.last.as_ref().filter(|job| job.state == JobState::Running)
     }
 
-    /// The last job that ended, well or not.
+    /// The last job that ended, successful or not.
     pub fn last_ended(&self) -> Option<&Job> {
         self.last.iter().chain(&self.ended).find(|job| job.state != JobState::Running)
     }
 }
 
-/// Where jobs are kept.
+/// The file in which jobs are stored.
 #[derive(Debug, Clone)]
 pub struct JobFile(PathBuf);
 
 impl JobFile {
-    /// In this folder.
+    /// The job file in this folder.
     pub fn new(folder: &Path) -> Self {
         Self(folder.join("job.json"))
     }
@@ -231,7 +232,7 @@ impl JobFile {
         record
     }
 
-    /// Keeps it: all of it or nothing, readable by the user alone.
+    /// Writes the record atomically, readable only by the user.
     pub fn write(&self, record: &JobRecord) -> std::io::Result<()> {
         let staged = self.0.with_extension(format!("tmp-{}", std::process::id()));
         let mut file = std::fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&staged)?;
@@ -241,17 +242,17 @@ impl JobFile {
     }
 }
 
-/// A file that asks the process at work to stop its job: the only way to reach a job of another process.
+/// A file that requests the cancellation of a job. It is the only way to reach a job of another process.
 #[derive(Debug, Clone)]
 pub(super) struct CancelFile(PathBuf);
 
 impl CancelFile {
-    /// In this folder.
+    /// The cancellation file in this folder.
     pub(super) fn new(folder: &Path) -> Self {
         Self(folder.join("job.cancel"))
     }
 
-    /// Asks for the end of a job.
+    /// Requests the cancellation of a job.
     pub(super) fn ask(&self, id: &str) -> std::io::Result<()> {
         let mut file = std::fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&self.0)?;
         file.write_all(id.as_bytes())
@@ -262,11 +263,11 @@ impl CancelFile {
         std::fs::read(&self.0).is_ok_and(|said| said == id.as_bytes())
     }
 
-    /// Nothing is asked for any more.
+    /// Removes the request.
     pub(super) fn clear(&self) {
         match std::fs::remove_file(&self.0) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                tracing::warn!(%error, file = %self.0.display(), "a request to stop could not be taken back");
+                tracing::warn!(%error, file = %self.0.display(), "a cancellation request could not be removed");
             }
             _ => {}
         }
@@ -312,7 +313,7 @@ mod tests {
         assert!(record.find(&jobs[0].id).is_none(), "not all of them for ever");
     }
 
-    /// What an earlier version wrote is still understood.
+    /// A record written by an earlier version is still readable.
     #[test]
     fn a_record_without_earlier_jobs_is_read() {
         let dir = tempfile::tempdir().unwrap();

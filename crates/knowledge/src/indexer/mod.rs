@@ -40,32 +40,32 @@ use toolyard_vault::Vault;
 
 /// How many times in a row an interrupted job is resumed automatically.
 pub const MAX_AUTOMATIC_ATTEMPTS: u32 = 1;
-/// How often the record of a running job is written, at most.
+/// Minimum interval between two writes of the record of a running job.
 const CHECKPOINT_EVERY: Duration = Duration::from_millis(500);
-/// How often it is looked whether another process wants the job to stop.
+/// Interval at which a running job checks for a cancellation by another process.
 const LOOK_FOR_CANCEL_EVERY: Duration = Duration::from_millis(250);
-/// How often in one job the index program may end before the job fails,
+/// Maximum number of times that the index program may end during one job before the job fails.
 const MAX_PROGRAM_RESTARTS: u32 = 8;
-/// and the pause before the job goes on, which grows with each time.
+/// Delay before the job continues; it grows with each restart.
 const PROGRAM_PAUSE: Duration = Duration::from_millis(250);
-/// How often a lock is tried that no known job explains,
+/// Number of attempts to take a lock that no known job holds.
 const LOCK_TRIES: u32 = 5;
-/// with this pause: a process that has just recorded the end of a job releases the lock at once.
+/// Delay between these attempts: a process that has just recorded the end of a job releases the lock at once.
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// What every job of a vault needs.
 pub struct Workshop {
     /// The vault.
     pub vault: Arc<Vault>,
-    /// Where they are indexed.
+    /// The index.
     pub index: Arc<dyn NoteIndex>,
-    /// What makes vectors.
+    /// The embedder.
     pub embedder: Option<Arc<dyn Embedder>>,
-    /// Why there is no embedder though one is configured: vectors that are there are kept.
+    /// Why there is no embedder although one is configured. Existing vectors are kept.
     pub embedder_problem: Option<EmbedError>,
     /// The configuration.
     pub config: Arc<KnowledgeConfig>,
-    /// What must not leave the machine.
+    /// Detects text that must not leave the machine.
     pub guard: Arc<Guard>,
     /// The folder for the job's record and lock.
     pub folder: PathBuf,
@@ -77,18 +77,18 @@ pub struct Jobs {
     file: JobFile,
     cancel_file: job::CancelFile,
     state: Mutex<State>,
-    /// Counts jobs that ended.
+    /// Number of jobs that ended.
     ended: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct State {
     active: Option<Active>,
-    /// How the last job of this process ended, when it did not end well, and which that was.
+    /// The id of the last job of this process and its problem, if it failed.
     problem: Option<(String, Problem)>,
-    /// What could not be written when the last job ended.
+    /// The record that could not be written when the last job ended.
     unwritten: Option<JobRecord>,
-    /// Whether the last job was stopped on request.
+    /// Whether the last job was cancelled on request.
     rests: bool,
 }
 
@@ -97,17 +97,17 @@ struct Active {
     cancel: CancellationToken,
 }
 
-/// What came of asking for a job.
+/// The result of a request to start a job.
 #[derive(Debug, Clone)]
 pub enum Started {
     /// The job was started.
     New(Job),
-    /// Another one runs already.
+    /// Another job is already running.
     Running(Job),
 }
 
 impl Started {
-    /// The job that runs.
+    /// The running job.
     pub fn job(&self) -> &Job {
         match self {
             Self::New(job) | Self::Running(job) => job,
@@ -116,7 +116,7 @@ impl Started {
 }
 
 impl Jobs {
-    /// None runs yet.
+    /// Creates the job runner; no job is started.
     pub fn new(workshop: Workshop) -> Self {
         let file = JobFile::new(&workshop.folder);
         let cancel_file = job::CancelFile::new(&workshop.folder);
@@ -132,12 +132,12 @@ impl Jobs {
         &self.workshop
     }
 
-    /// The job that runs in this process.
+    /// The job running in this process.
     pub fn active(&self) -> Option<Job> {
         self.state().active.as_ref().map(|active| snapshot(&active.job))
     }
 
-    /// The last jobs, whichever process ran them, and when the index last equalled the vault.
+    /// The last jobs of all processes, and the time of the last sync.
     pub fn record(&self) -> JobRecord {
         self.record_with(&self.state())
     }
@@ -147,7 +147,7 @@ impl Jobs {
         if let Some(active) = &state.active {
             record.last = Some(snapshot(&active.job));
         } else if let Some(unwritten) = &state.unwritten {
-            // Unless another process has had a job since, ours is the last one, and it did end.
+            // Unless another process has run a job since, the unwritten record is the newest one.
             let id = |record: &JobRecord| record.last.as_ref().map(|job| job.id.clone());
             if record.last.is_none() || id(&record) == id(unwritten) {
                 return unwritten.clone();
@@ -162,7 +162,7 @@ impl Jobs {
         self.state().rests
     }
 
-    /// Why the last job failed, if it did and nothing has gone well since, here or in another process.
+    /// Why the last job failed, if it did and no job in any process has succeeded since.
     pub fn problem(&self) -> Option<Problem> {
         let (last, problem) = {
             let state = self.state();
@@ -190,16 +190,16 @@ impl Jobs {
     pub(crate) fn went_back_to(&self, completed_at: Timestamp) {
         let record = JobRecord { last_sync: Some(completed_at), ..self.file.read() };
         if let Err(error) = self.file.write(&record) {
-            tracing::warn!(%error, "that the index is older now could not be noted");
+            tracing::warn!(%error, "the time of the restored index version could not be recorded");
         }
     }
 
-    /// Tells when a job has ended.
+    /// A receiver that is notified when a job ends.
     pub fn ended(&self) -> watch::Receiver<u64> {
         self.ended.subscribe()
     }
 
-    /// Starts a job unless one runs. Must be called inside a runtime.
+    /// Starts a job unless one is running. Must be called inside a runtime.
     pub fn start(self: &Arc<Self>, mode: JobMode, attempt: u32) -> Result<Started, Problem> {
         let mut state = self.state();
         if let Some(active) = &state.active {
@@ -234,7 +234,7 @@ impl Jobs {
         drop(state);
         let jobs = self.clone();
         tokio::spawn(async move {
-            // A panic in the work must end the job, not leave it running for ever.
+            // A panic during the work must end the job, not leave it in the running state.
             let worked = tokio::spawn(async move { worker.work(mode).await }).await;
             asked.abort();
             jobs.finish(worked.unwrap_or(Err(JobError::Crashed)), record, lock);
@@ -252,8 +252,9 @@ impl Jobs {
             if last.elapsed() >= CHECKPOINT_EVERY {
                 *last = Instant::now();
                 if let Err(error) = file.write(&JobRecord { last: Some(job.clone()), ..record.clone() }) {
-                    // The next checkpoint writes it again; only a process that dies before it forgets how far it was.
-                    tracing::warn!(%error, "how far the index job is could not be written");
+                    // The next checkpoint writes the record again. The progress is lost only if the process dies before
+                    // that.
+                    tracing::warn!(%error, "the progress of the indexing job could not be written");
                 }
             }
         });
@@ -271,7 +272,7 @@ impl Jobs {
         }
     }
 
-    /// Ends the job. The lock is released after this is recorded and before anybody in this process sees it.
+    /// Ends the job. The lock is released after the end is recorded and before anybody in this process sees it.
     fn finish(&self, worked: Result<Outcome, JobError>, mut record: JobRecord, lock: File) {
         let mut state = self.state();
         let Some(active) = state.active.take() else { return };
@@ -291,7 +292,7 @@ impl Jobs {
             }
             Err(error) => {
                 match &error {
-                    // The answer tells the caller what to install.
+                    // The response tells the caller what to install, so a message at the level info is enough.
                     JobError::Index(IndexError::Program(ProgramError::Missing(_))) => {
                         tracing::info!(?error, job = %job.id, "indexing failed");
                     }
@@ -312,7 +313,7 @@ impl Jobs {
         drop(lock);
     }
 
-    /// Asks the job that runs in this process to stop; answers it.
+    /// Requests the cancellation of the job in this process and returns the job.
     pub fn cancel(&self) -> Option<Job> {
         let state = self.state();
         let active = state.active.as_ref()?;
@@ -320,7 +321,8 @@ impl Jobs {
         Some(snapshot(&active.job))
     }
 
-    /// Asks the job that runs in another process to stop; answers it. It is looked for a few times a second.
+    /// Requests the cancellation of a job in another process and returns the job. That process checks for the request a
+    /// few times a second.
     pub fn cancel_elsewhere(&self) -> Result<Option<Job>, Problem> {
         let record = self.record();
         let Some(job) = record.running().filter(|_| self.active().is_none()) else { return Ok(None) };
@@ -329,7 +331,7 @@ impl Jobs {
         Ok(Some(job.clone()))
     }
 
-    /// Waits until no job runs in this process.
+    /// Waits until no job is running in this process.
     pub async fn idle(&self) {
         let mut ended = self.ended();
         while self.active().is_some() {
@@ -339,7 +341,7 @@ impl Jobs {
         }
     }
 
-    /// Runs something that changes the index while no job does; `None` when one runs here or in another process.
+    /// Takes the writer lock for a change of the index; `None` when a job is running in this or another process.
     pub fn exclusively(&self) -> Result<Option<File>, Problem> {
         if self.active().is_some() {
             return Ok(None);
@@ -355,7 +357,7 @@ impl Worker {
     async fn work(&self, mode: JobMode) -> Result<Outcome, JobError> {
         match self.run_over_restarts(mode).await {
             Err(JobError::DimensionsChanged) => {
-                tracing::warn!("the embedding model gives vectors of another length; indexing from nothing");
+                tracing::warn!("the embedding model returns vectors of another length; the index is rebuilt");
                 self.begun.store(false, Ordering::Relaxed);
                 self.run_over_restarts(JobMode::Reindex).await
             }
@@ -363,7 +365,7 @@ impl Worker {
         }
     }
 
-    /// The job, and again from what was written when the index program ends in the middle of it.
+    /// Runs the job, and continues from what was written when the index program ends during it.
     async fn run_over_restarts(&self, mode: JobMode) -> Result<Outcome, JobError> {
         let mut mode = mode;
         for restart in 1..=MAX_PROGRAM_RESTARTS {
@@ -371,8 +373,8 @@ impl Worker {
                 Err(JobError::Index(IndexError::Program(
                     error @ (ProgramError::Ended(_) | ProgramError::NotStarted(_)),
                 ))) => {
-                    tracing::warn!(%error, restart, "the index program ended during indexing; the job goes on");
-                    // A job from nothing has thrown away the old table by now and goes on with the new one.
+                    tracing::warn!(%error, restart, "the index program ended during indexing; the job continues");
+                    // A reindex job has already discarded the old table and continues with the new one.
                     if mode == JobMode::Reindex && self.begun.load(Ordering::Relaxed) {
                         mode = JobMode::Full;
                     }
@@ -385,7 +387,7 @@ impl Worker {
     }
 }
 
-/// Stops the job when another process asks for it.
+/// Cancels the job when another process requests it.
 async fn asked_to_stop(file: job::CancelFile, id: String, cancel: CancellationToken) {
     while !file.asks_for(&id) {
         tokio::time::sleep(LOOK_FOR_CANCEL_EVERY).await;

@@ -8,54 +8,54 @@ use crate::{
 };
 use std::ops::Range;
 
-/// Title and aliases are repeated this often among a chunk's terms, so that they count more than a word of the text.
+/// Title and aliases are repeated this often among a chunk's terms, so that they weigh more than a word of the text.
 const TITLE_WEIGHT: usize = 2;
 /// Approximate size of a row without its texts and vector.
 const ROW_BYTES: usize = 256;
-/// The status of a file of which only some chunks are written.
+/// The status of a file whose chunks were only partly written.
 const UNFINISHED: &str = "it was not indexed to its end";
 
-/// How much may be made at once.
+/// The limits of one part of a note.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Room {
-    /// Number of chunks.
+    /// Maximum number of chunks.
     pub(super) chunks: usize,
-    /// Bytes that their rows take.
+    /// Maximum size of their rows, in bytes.
     pub(super) bytes: usize,
-    /// Length of the vectors they will have.
+    /// Number of dimensions of their vectors.
     pub(super) dimensions: usize,
 }
 
 impl Room {
-    /// As much as there is.
+    /// No limit.
     const ANY: Self = Self { chunks: usize::MAX, bytes: usize::MAX, dimensions: 0 };
 }
 
 /// The metadata of a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Stat {
-    /// Hash of its bytes.
+    /// Hash of the content.
     pub hash: u64,
     /// The size in bytes.
     pub size: u64,
     /// When it was last written.
     pub mtime_ms: i64,
-    /// How it is cut.
+    /// Hash of the recipe with which it is split.
     pub recipe: u64,
 }
 
-/// A file that was read and cut, before its vectors.
+/// A file that was read and split, without vectors.
 #[derive(Debug, Clone)]
 pub struct Prepared {
     /// The row of the file.
     pub file: FileRow,
     /// The rows of its chunks.
     pub chunks: Vec<ChunkRow>,
-    /// The text to embed for each chunk; nothing if it must not leave the machine.
+    /// The text to embed for each chunk; `None` if it must not leave the machine.
     pub inputs: Vec<Option<String>>,
 }
 
-/// A file of which nothing is known yet.
+/// A file record without content.
 pub(super) fn blank_file(path: String, state: FileState, reason: String) -> FileRow {
     FileRow {
         path,
@@ -75,12 +75,12 @@ pub(super) fn blank_file(path: String, state: FileState, reason: String) -> File
     }
 }
 
-/// A file that has some of its chunks.
+/// The record of a file whose chunks were only partly written.
 pub(super) fn unfinished(path: &str) -> FileRow {
     blank_file(path.to_owned(), FileState::Failed, UNFINISHED.to_owned())
 }
 
-/// Whether a file has some of its chunks only.
+/// Whether only a part of a file's chunks was written.
 pub(super) fn is_unfinished(file: &FileRow) -> bool {
     file.state == FileState::Failed && file.reason == UNFINISHED
 }
@@ -91,7 +91,7 @@ impl Prepared {
         Self { file, chunks: Vec::new(), inputs: Vec::new() }
     }
 
-    /// A note's rows. A guard keeps sensitive chunks from being embedded.
+    /// The rows of a note. The guard prevents sensitive chunks from being embedded.
     pub fn new(path: &str, note: &Note, stat: Stat, guard: Option<&Guard>) -> Self {
         let mut file = file_row(path, note, stat);
         let (chunks, inputs) = rows(note, &file, guard, 0, Room::ANY);
@@ -99,7 +99,7 @@ impl Prepared {
         Self { file, chunks, inputs }
     }
 
-    /// About how many bytes it takes.
+    /// Approximate size in bytes.
     pub(super) fn bytes(&self, dimensions: usize) -> usize {
         let file = &self.file;
         let names = file.aliases.iter().chain(&file.tags).chain(&file.links).map(String::len).sum::<usize>();
@@ -121,12 +121,12 @@ impl Cut {
         Self { file: file_row(path, &note, stat), note, next: 0, withheld: 0 }
     }
 
-    /// The file's row.
+    /// The record of the file.
     pub(super) fn file(&self) -> &FileRow {
         &self.file
     }
 
-    /// The next rows, as many as there is room for and at least one; whether they are the last.
+    /// The next rows, as many as the limits allow but at least one, and whether they are the last.
     pub(super) fn part(&mut self, guard: Option<&Guard>, room: Room) -> (Prepared, bool) {
         let (chunks, inputs) = rows(&self.note, &self.file, guard, self.next, room);
         self.next += chunks.len();
@@ -152,7 +152,7 @@ fn file_row(path: &str, note: &Note, stat: Stat) -> FileRow {
     }
 }
 
-/// Says how many chunks are not sent away, and counts them.
+/// Records in the file's reason how many chunks are withheld from embedding, and returns the number.
 fn withhold(file: &mut FileRow, inputs: &[Option<String>], before: usize) -> usize {
     let withheld = before + inputs.iter().filter(|input| input.is_none()).count();
     if withheld > 0 {
@@ -161,7 +161,7 @@ fn withhold(file: &mut FileRow, inputs: &[Option<String>], before: usize) -> usi
     withheld
 }
 
-/// About how many bytes a row takes, what is embedded of it included.
+/// Approximate size of a row in bytes, including the text to embed.
 fn row_bytes(row: &ChunkRow, dimensions: usize) -> usize {
     let section = row.section.as_ref().map_or(0, String::len);
     let tags = row.tags.iter().map(|tag| tag.len() + std::mem::size_of::<String>()).sum::<usize>();
@@ -175,7 +175,7 @@ fn row_bytes(row: &ChunkRow, dimensions: usize) -> usize {
         + vector
 }
 
-/// Rows of a note from a chunk on, as many as there is room for, and what is embedded of each.
+/// The rows of a note from a chunk on, as many as the limits allow, with the text to embed for each.
 fn rows(
     note: &Note,
     file: &FileRow,
@@ -205,7 +205,7 @@ fn rows(
         }
         index_terms(&chunk.opaque, &mut terms);
         let input = embedding_input(&note.title, chunk.section.as_deref(), &chunk.text);
-        // All that is sent, and what the note is said to be about. Code and comments are not sent.
+        // Everything that would be sent, plus the tags. Code and comments are not sent.
         let sent = Material {
             title: &note.title,
             section: chunk.section.as_deref(),

@@ -32,18 +32,18 @@ pub(super) struct Reader {
     pub(super) cancel: CancellationToken,
     /// Files to read, with their current rows in the index.
     pub(super) work: vec::IntoIter<(NoteFile, Option<FileRow>)>,
-    /// A file of which rows are still to be made.
+    /// The file whose rows are not complete yet.
     pub(super) open: Option<Open>,
 }
 
-/// A file of which rows are still to be made.
+/// A file whose rows are not complete yet.
 pub(super) struct Open {
     cut: Box<Cut>,
     old: Option<FileRow>,
     is_begun: bool,
 }
 
-/// What came of reading a file.
+/// The result of reading a file.
 enum Read {
     Cut(Box<Cut>, Option<FileRow>),
     /// There is nothing to split; the row contains the reason.
@@ -63,7 +63,7 @@ impl Reader {
         self.open.is_none() && self.work.len() == 0
     }
 
-    /// Reads until the batch is full, for a while at most.
+    /// Reads files until the batch is full, or until the next progress report is due.
     pub(super) fn fill(&mut self, batch: &mut Batch, room: Room) {
         let enough = batch.looked + LOOK_AT;
         while !batch.is_full(room) && batch.looked < enough && !self.cancel.is_cancelled() {
@@ -93,7 +93,7 @@ impl Reader {
         }
     }
 
-    /// A file gets as much room as an empty batch has, so that only those larger than that come in pieces.
+    /// A file may use as much room as an empty batch has, so only larger files are split into pieces.
     fn cut(&mut self, mut open: Open, batch: &mut Batch, room: Room) {
         let (prepared, is_last) = open.cut.part(self.guard.as_deref(), room);
         let place = match (open.is_begun, is_last) {
@@ -125,7 +125,7 @@ impl Reader {
             return Read::Told(too_large(), old);
         }
         let content = match self.vault.read_note(&seen.path) {
-            // It may have grown since it was seen.
+            // The file may have grown since the survey.
             Ok(Some(content)) if content.bytes.len() as u64 > most => return Read::Told(too_large(), old),
             Ok(Some(content)) => content,
             Ok(None) => return Read::Gone(path),
@@ -156,7 +156,7 @@ impl Reader {
         let Ok(text) = std::str::from_utf8(&content.bytes) else {
             return Read::Told(told(FileState::Skipped, "not UTF-8".to_owned()), old);
         };
-        // A defect in the parser must cost one note, not the whole index.
+        // A defect in the parser must affect only one note, not the whole index.
         let sizes = self.config.indexing.sizes();
         let parsed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Note::parse(&path, text, sizes)));
         let Ok(note) = parsed else {
@@ -164,7 +164,7 @@ impl Reader {
         };
         let cut = Box::new(Cut::new(&path, note, stat));
         match unchanged {
-            // A note without a date counts by when it was last changed, which is all that changed.
+            // For a note without a date, the day comes from the modification time, which may be the only change.
             Some((now, old)) if cut.file().day == old.day => Read::Unchanged { now, old },
             _ => Read::Cut(cut, old),
         }

@@ -32,10 +32,10 @@ use tokio_util::sync::CancellationToken;
 use toolyard_protocol::Failure;
 use toolyard_vault::Vault;
 
-/// Changes when notes are cut or read in another way, so that they are indexed again.
+/// Increased when notes are parsed or split differently, so that they are indexed again.
 const RECIPE_VERSION: u32 = 3;
 
-/// How a job ended, other than well.
+/// Why a job ended without success.
 #[derive(Debug)]
 pub enum JobError {
     /// The job was cancelled.
@@ -44,9 +44,9 @@ pub enum JobError {
     Index(IndexError),
     /// The vault failed.
     Vault(Failure),
-    /// The vectors have another length than they had at the beginning.
+    /// The length of the vectors changed during the job.
     DimensionsChanged,
-    /// A thread went down.
+    /// A thread panicked.
     Crashed,
 }
 
@@ -60,26 +60,26 @@ impl From<IndexError> for JobError {
 pub struct Outcome {
     /// The version, if there is a new one.
     pub version: Option<VersionInfo>,
-    /// Chunks in the index, new version or not.
+    /// Number of chunks in the index, whether or not there is a new version.
     pub total_chunks: u64,
     /// Why some chunks have no vectors, if so.
     pub embedder: Option<EmbedError>,
 }
 
-/// What a job works with.
+/// The context of a job.
 pub struct Worker {
     pub(super) vault: Arc<Vault>,
     pub(super) index: Arc<dyn NoteIndex>,
     pub(super) embedder: Option<Arc<dyn Embedder>>,
-    /// Why there is no embedder though one is configured.
+    /// Why there is no embedder although one is configured.
     pub(super) embedder_problem: Option<EmbedError>,
     pub(super) config: Arc<KnowledgeConfig>,
     pub(super) guard: Arc<Guard>,
     pub(super) job: Arc<Mutex<Job>>,
     pub(super) cancel: CancellationToken,
-    /// Whether a writer was opened: what it wrote is kept, and a job that starts over continues with it.
+    /// Whether a writer was opened: its writes are kept, and a restarted job continues from them.
     pub(super) begun: AtomicBool,
-    /// Called after every batch, to keep the job's record.
+    /// Called after every batch to store the job's record.
     pub(super) checkpoint: Box<dyn Fn(&Job) + Send + Sync>,
 }
 
@@ -87,9 +87,9 @@ pub struct Worker {
 pub(super) struct Progress {
     pub(super) spec: IndexSpec,
     pub(super) pace: Pace,
-    /// Why nothing more is embedded.
+    /// Why no more chunks are embedded.
     pub(super) down: Option<EmbedError>,
-    /// Chunks without vectors in the file that is being written in pieces.
+    /// Number of chunks without vectors in the file that is being written in pieces.
     pub(super) waiting: u32,
 }
 
@@ -98,13 +98,13 @@ impl Worker {
         change(&mut self.job.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// How notes are cut under this configuration.
+    /// The recipe by which this configuration splits notes.
     pub fn recipe(config: &KnowledgeConfig) -> String {
         let ChunkSizes { chars, overlap } = config.indexing.sizes();
         format!("v{RECIPE_VERSION}/{chars}/{overlap}")
     }
 
-    /// Does the whole job.
+    /// Runs the whole job.
     pub async fn run(&self, mode: JobMode) -> Result<Outcome, JobError> {
         let (info, down) = match (&self.embedder, &self.embedder_problem) {
             (_, Some(problem)) => (None, Some(problem.clone())),
@@ -125,7 +125,7 @@ impl Worker {
         let recipe = hash64(&[progress.spec.recipe.as_bytes()]);
         let (mut batch, work) = plan(survey, known, mode, recipe, info.is_some(), &progress);
         self.note(|job| {
-            // A run that follows another counts from the beginning.
+            // A restarted run counts from the beginning.
             *job = Job {
                 total_files: work.len() as u64,
                 done_files: 0,
@@ -174,7 +174,7 @@ impl Worker {
         if self.cancel.is_cancelled() { Err(JobError::Cancelled) } else { Ok(()) }
     }
 
-    /// Waits for something that may take long, such as an embedding server, and no longer once the job is to stop.
+    /// Waits for a possibly slow operation, such as an embedding request, and stops waiting when the job is cancelled.
     pub(super) async fn unless_cancelled<T>(&self, work: impl Future<Output = T>) -> Result<T, JobError> {
         tokio::select! {
             biased;
@@ -193,7 +193,7 @@ impl Worker {
             match self.index.current().await {
                 Ok(Some(reader)) => return Ok(IndexSpec { recipe, ..reader.info().spec.clone() }),
                 Ok(None) => {}
-                // It may have vectors. Only who asked for a new index loses them.
+                // The index may have vectors, so only an explicit reindex may discard them.
                 Err(error) if mode != JobMode::Reindex => return Err(error.into()),
                 Err(_) => {}
             }
@@ -226,14 +226,14 @@ impl Worker {
             if matches!(file.state, FileState::Failed | FileState::Skipped) {
                 troubled.push((file.path.clone(), file.reason.clone()));
             }
-            // Written again, it would be a new version of what is there already.
+            // An identical file is not written again, because that would create a new version with the same content.
             if place == Place::Whole && old.as_ref() == Some(&file) {
                 continue;
             }
             indexed += u64::from(file.state == FileState::Indexed && matches!(place, Place::Whole | Place::Last));
             match place {
                 Place::Whole => write.files.push(file),
-                // Until its last piece is written the file is not known as indexed, whatever happens meanwhile.
+                // Until its last piece is written, the file is recorded as unfinished.
                 Place::First => write.files.push(unfinished(&file.path)),
                 Place::Middle => {}
                 Place::Last => write.touched.push(file),
@@ -282,7 +282,7 @@ fn plan(
                 || file.mtime_ms != seen.mtime_ms
                 || file.recipe != recipe
                 || (can_embed && file.unembedded > 0)
-                // What could not be read may be readable now, without any trace on the file.
+                // A file that could not be read before may be readable now, without a change of its size or time.
                 || file.state == FileState::Failed
         })
     };

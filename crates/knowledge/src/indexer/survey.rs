@@ -11,25 +11,25 @@ use tokio_util::sync::CancellationToken;
 use toolyard_protocol::Failure;
 use toolyard_vault::{Surveyed, Vault, VaultPath};
 
-/// A file as the survey saw it.
+/// A file found by the survey.
 pub(super) struct NoteFile {
     pub(super) path: VaultPath,
     pub(super) size: u64,
     pub(super) mtime_ms: i64,
 }
 
-/// What the vault holds.
+/// The content of the vault.
 #[derive(Default)]
 pub(super) struct Survey {
     pub(super) seen: Vec<NoteFile>,
     /// Notes that cannot be read, and folders that cannot be listed.
     pub(super) unreadable: Vec<FileRow>,
-    /// These folders: their content is unknown.
+    /// The folders that cannot be listed: their content is unknown.
     unlisted: Vec<String>,
 }
 
 impl Survey {
-    /// Goes through the whole vault. Blocks.
+    /// Scans the whole vault. Blocks.
     pub(super) fn of(vault: &Vault, config: &KnowledgeConfig, cancel: &CancellationToken) -> Result<Self, Failure> {
         let scope = Scope::read(vault.root(), &config.indexing);
         let mut survey = Self::default();
@@ -49,8 +49,8 @@ impl Survey {
         Ok(survey)
     }
 
-    /// The files of the index that are gone, in order. What was known below a folder that cannot be listed stays, unless
-    /// it was never indexed to its end.
+    /// The indexed files that no longer exist, in order. Files inside a folder that cannot be listed are kept, unless
+    /// they were never completely indexed.
     pub(super) fn gone(&self, known: &HashMap<String, FileRow>) -> Vec<String> {
         let seen = self.seen.iter().map(|seen| seen.path.as_str());
         let present: HashSet<&str> = seen.chain(self.unreadable.iter().map(|file| file.path.as_str())).collect();

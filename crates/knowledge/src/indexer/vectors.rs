@@ -7,7 +7,7 @@ use super::{
 use crate::{embed::Purpose, index::IndexWriter};
 use std::{collections::HashMap, time::Instant};
 
-/// Texts that the embedder is given at once: it is asked whether to go on between two of them.
+/// Number of texts per request to the embedder; a cancellation is checked between two requests.
 const ASK_FOR: usize = 256;
 
 impl Worker {
@@ -45,7 +45,7 @@ impl Worker {
                     None => {}
                 }
             }
-            // A file's row is written with its last piece, for all of them.
+            // The file's record is written with its last piece and covers all pieces.
             if matches!(piece.place, Place::Middle | Place::Last) {
                 waiting += progress.waiting;
             }
@@ -59,7 +59,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Embeds as much as the embedder does; how much that was. What has an empty vector afterwards waits for one.
+    /// Embeds as many texts as the embedder accepts and returns their number. A hash whose vector is empty afterwards
+    /// is still waiting for one.
     async fn embed(
         &self,
         wanted: &[(u64, String)],
@@ -78,7 +79,7 @@ impl Worker {
                                 return Err(JobError::DimensionsChanged);
                             }
                             Some(vector) => drop(known.insert(*hash, vector)),
-                            // Asked and answered: there is none, now or later.
+                            // The embedder has answered that this text has no vector, now or later.
                             None => drop(known.remove(hash)),
                         }
                     }

@@ -7,47 +7,47 @@ use toolyard_vault::Outline;
 
 /// Maximum number of characters of the file in a chunk, and therefore of the text that is embedded and shown.
 pub const MAX_CHUNK_CHARS: usize = 2_000;
-/// The least a configuration may ask for.
+/// The minimum chunk size that a configuration may set.
 pub const MIN_CHUNK_CHARS: usize = 200;
 /// A rest at the end of a section that is smaller than this is added to the previous chunk.
 const SMALL_REST_CHARS: usize = 200;
-/// A chunk's headings have at most this many characters together. A heading that is longer is read as text as well.
+/// Maximum total length of a chunk's headings, in characters. A longer heading is also indexed as text.
 const MAX_SECTION_CHARS: usize = 300;
 /// Maximum number of sections of a note; text under later headings belongs to the last one.
 const MAX_SECTIONS: usize = 5_000;
 
-/// How large chunks are.
+/// The sizes of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkSizes {
-    /// A section longer than this many characters is cut.
+    /// A section longer than this many characters is split.
     pub chars: usize,
-    /// A chunk that goes on in the middle of a section repeats up to this many characters of the one before.
+    /// A chunk that continues a section repeats up to this many characters of the previous chunk.
     pub overlap: usize,
 }
 
 /// A chunk of a note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// Its bytes in the file, headings above its text included.
+    /// Its byte range in the file, including the headings directly above its text.
     pub range: Range<usize>,
     /// The headings above it, separated by ` > `.
     pub section: Option<String>,
-    /// Plain text: what is shown and embedded.
+    /// Plain text, which is shown and embedded.
     pub text: String,
-    /// Code, comments, targets of links and headings with nothing under them: searched by words only.
+    /// Code, comments, link targets and headings without text: searched by words only.
     pub opaque: String,
 }
 
 /// The bytes under one heading (or before the first).
 struct Section {
-    /// Where the heading begins.
+    /// Start of the heading.
     start: usize,
-    /// Where the text under it begins.
+    /// Start of the text after the heading.
     body: usize,
     end: usize,
     /// The headings above it and its own, outermost first, shortened.
     path: Vec<String>,
-    /// Its own heading, cut.
+    /// Its own heading, truncated.
     own: Option<String>,
 }
 
@@ -62,7 +62,7 @@ struct Pending {
     start: usize,
     /// The text of each.
     headings: Vec<String>,
-    /// The path of the last one that has any.
+    /// The path of the last heading that has one.
     path: Vec<String>,
 }
 
@@ -73,7 +73,7 @@ impl Pending {
         unsaid.join("\n")
     }
 
-    /// The end of a note that is nothing but headings.
+    /// The chunk for headings at the end of a note that have no text.
     fn into_chunk(self, end: usize) -> Chunk {
         let (unsaid, section) = (self.unsaid(&self.path), self.path.join(" > "));
         let whole = joined(unsaid.clone(), &section);
@@ -83,7 +83,7 @@ impl Pending {
     }
 }
 
-/// Two texts, a line for each.
+/// Joins two texts with a line break.
 fn joined(mut first: String, second: &str) -> String {
     if !first.is_empty() && !second.is_empty() {
         first.push('\n');
@@ -92,7 +92,7 @@ fn joined(mut first: String, second: &str) -> String {
     first
 }
 
-/// The chunks of a note in the order of the file. In a date note, a line of nothing but tags begins a section as well.
+/// The chunks of a note in file order. In a date note, a line that consists of tags also starts a section.
 pub fn chunks(text: &str, outline: &Outline, is_date_note: bool, sizes: ChunkSizes) -> Vec<Chunk> {
     let mut found = Vec::new();
     let mut pending: Option<Pending> = None;
@@ -132,7 +132,7 @@ fn sections(text: &str, outline: &Outline, is_date_note: bool) -> Vec<Section> {
         let parents = heading.parents.iter().filter_map(|&parent| outline.headings.get(parent));
         let path: Vec<&str> = parents.map(|parent| parent.text.as_str()).chain([heading.text.as_str()]).collect();
         let own = cut(&heading.text, MAX_SECTION_CHARS);
-        // Nothing of a heading is lost: what its section cannot name is text.
+        // A heading that is truncated in the section is also indexed as text, so that nothing of it is lost.
         let body = if own.len() < heading.text.len() { after_marks(text, heading.start) } else { heading.body };
         let own = (!own.is_empty()).then(|| own.to_owned());
         all.push(Section { start: heading.start, body, end: text.len(), path: cut_path(&path), own });
@@ -142,7 +142,7 @@ fn sections(text: &str, outline: &Outline, is_date_note: bool) -> Vec<Section> {
             if let Some(tags) = tag_line(&text[line.clone()])
                 && !is_opaque(outline, line.start)
             {
-                // The tags stay part of the text; they only begin a section.
+                // The tags stay part of the text; they only start a section.
                 let path = vec![cut(tags, MAX_SECTION_CHARS).to_owned()];
                 all.push(Section { start: line.start, body: line.start, end: text.len(), path, own: None });
             }
@@ -157,12 +157,12 @@ fn sections(text: &str, outline: &Outline, is_date_note: bool) -> Vec<Section> {
     all
 }
 
-/// At most this many characters of a text.
+/// Truncates a text to this many characters.
 fn cut(text: &str, chars: usize) -> &str {
     text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end])
 }
 
-/// The headings of a path, the innermost whole if it can be and the others as far as there is room.
+/// The headings of a path: the innermost in full if possible, the others as far as there is room.
 fn cut_path(path: &[&str]) -> Vec<String> {
     let mut room = MAX_SECTION_CHARS;
     let mut kept: Vec<String> = Vec::new();
@@ -177,7 +177,7 @@ fn cut_path(path: &[&str]) -> Vec<String> {
     kept
 }
 
-/// Where a heading's text begins.
+/// Start of a heading's text.
 fn after_marks(text: &str, start: usize) -> usize {
     text.len() - text[start..].trim_start_matches([' ', '\t', '#']).len()
 }
@@ -187,7 +187,7 @@ fn is_opaque(outline: &Outline, at: usize) -> bool {
     outline.opaque.get(index).is_some_and(|range| range.start <= at)
 }
 
-/// Cuts a section's text into stretches of at most `sizes.chars` characters.
+/// Splits the text of a section into ranges of at most `sizes.chars` characters.
 fn windows(text: &str, outline: &Outline, body: &Range<usize>, sizes: ChunkSizes) -> Vec<Range<usize>> {
     let limit = sizes.chars.clamp(MIN_CHUNK_CHARS, MAX_CHUNK_CHARS);
     let body = trimmed(text, body);
@@ -219,7 +219,7 @@ fn windows(text: &str, outline: &Outline, body: &Range<usize>, sizes: ChunkSizes
     if let Some(last) = atoms.last() {
         let rest = atoms[first].start..last.end;
         match out.last_mut() {
-            // A few words alone are found badly and say little.
+            // A chunk of a few words is hard to find and says little, so it is merged into the previous one.
             Some(previous)
                 if chars < SMALL_REST_CHARS.min(limit / 4)
                     && text[previous.start..rest.end].chars().count() <= MAX_CHUNK_CHARS =>
@@ -273,7 +273,7 @@ fn cut_long(text: &str, range: Range<usize>, limit: usize, out: &mut Vec<Range<u
             out.push(start..range.end);
             return;
         };
-        // After a space in the last quarter, or wherever the limit falls.
+        // Cut after white space in the last quarter, otherwise exactly at the limit.
         let soft =
             rest[..hard].rfind(char::is_whitespace).map(|at| at + rest[at..].chars().next().map_or(1, char::len_utf8));
         let end = soft.filter(|at| *at >= hard - hard / 4).unwrap_or(hard);
@@ -310,7 +310,7 @@ mod tests {
             seen,
             [(None, "intro", ""), (Some("A > B"), "text b", "```sh\nls\n```"), (Some("A > C > D"), "A > C > D", ""),]
         );
-        // A heading without text of its own is found with what follows.
+        // A heading without text is found with the chunk that follows.
         assert!(text[found[1].range.clone()].starts_with("# A"));
         assert!(text[found[2].range.clone()].starts_with("## C"));
     }
@@ -349,7 +349,7 @@ mod tests {
         }
     }
 
-    /// By the terms of the chunks: what stands in the file and not in the index is not found.
+    /// Checked by the terms of the chunks: text that is missing there cannot be found.
     #[test]
     fn every_heading_is_found_by_its_words() {
         for (text, headings) in [
@@ -374,7 +374,7 @@ mod tests {
         assert!(found[0].text.chars().count() <= MAX_CHUNK_CHARS && found[0].opaque.contains("heading2998"));
     }
 
-    /// One huge heading above thousands of sections would otherwise be copied into each of them.
+    /// Without a limit, one huge heading above thousands of sections would be copied into each of them.
     #[test]
     fn a_huge_heading_costs_its_own_length_only() {
         let huge = "long ".repeat(200_000);
@@ -436,7 +436,7 @@ mod tests {
                 prop_assert!(chunk.text.chars().count() <= MAX_CHUNK_CHARS);
                 prop_assert!(!chunk.text.is_empty() || !chunk.opaque.is_empty());
                 if chunk.range.start > covered {
-                    // Whatever lies between has nothing to show: white space, marks, headings of nothing.
+                    // The text between two chunks has no visible content: white space, markup, empty headings.
                     let gap = clean::plain_text(&text, &(covered..chunk.range.start), &outline.opaque);
                     prop_assert!(gap.is_empty() , "left out: {gap:?}");
                 }

@@ -7,22 +7,22 @@ use std::ops::Range;
 /// that nothing is lost if a note contains them.
 const CODE_MARKS: [char; 2] = ['\u{FDD0}', '\u{FDD1}'];
 
-/// A stretch of a note without its markup.
+/// A part of a note without markup.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plain {
-    /// What is shown and embedded.
+    /// The text that is shown and embedded.
     pub(super) text: String,
     /// Link targets that the text does not contain: searched by words only.
     pub(super) targets: Vec<String>,
 }
 
-/// The text of a stretch without what is opaque (code blocks, comments), without tags of HTML and marks of Markdown,
-/// white space normalised. Inline code stays as text: it is part of its sentence.
+/// The text of a range without opaque parts (code blocks, comments), HTML tags and Markdown markup, and with normalised
+/// white space. Inline code is kept as text, because it is part of its sentence.
 pub fn plain_text(text: &str, range: &Range<usize>, opaque: &[Range<usize>]) -> String {
     plain(text, range, opaque).text
 }
 
-/// The same, with what links lead to.
+/// Like [`plain_text`], with the link targets.
 pub(super) fn plain(text: &str, range: &Range<usize>, opaque: &[Range<usize>]) -> Plain {
     let mut kept = String::with_capacity(range.len());
     let mut code: Vec<String> = Vec::new();
@@ -31,7 +31,7 @@ pub(super) fn plain(text: &str, range: &Range<usize>, opaque: &[Range<usize>]) -
     for stretch in overlapping(opaque, range) {
         push_unmarked(&mut kept, &text[at..stretch.start.max(at)]);
         if is_inline_code(text, stretch) {
-            // A window may end inside it: only its part of the code is its own.
+            // A range may end inside inline code; only the part within the range belongs to it.
             let own = text[stretch.start.max(at)..stretch.end.min(range.end)].trim_matches('`');
             let own = own.split_whitespace().collect::<Vec<_>>().join(" ");
             if !own.is_empty() {
@@ -74,7 +74,7 @@ fn with_code(text: &str, code: &[String]) -> String {
     out
 }
 
-/// The code and comments of a stretch: searchable as words, kept out of what is shown and embedded.
+/// The code and comments of a range: searchable by words, but neither shown nor embedded.
 pub(super) fn opaque_text(text: &str, range: &Range<usize>, opaque: &[Range<usize>]) -> String {
     let mut out = String::new();
     for stretch in overlapping(opaque, range).filter(|stretch| !is_inline_code(text, stretch)) {
@@ -96,7 +96,7 @@ fn is_inline_code(text: &str, stretch: &Range<usize>) -> bool {
     code.starts_with('`') && !code.starts_with("```")
 }
 
-/// Emphasis marks, list and quote marks at the beginnings of lines, and runs of white space go. Lines stay lines.
+/// Removes emphasis, list and quote markers at the start of lines, and repeated white space. Line breaks are kept.
 fn tidy(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
@@ -120,7 +120,7 @@ fn tidy(text: &str) -> String {
     out
 }
 
-/// `**word**`, `__word__`, `==word==`, `~~word~~`, `*word*` at the edges of a word; `snake_case` and `*args` stay.
+/// Strips `**word**`, `__word__`, `==word==`, `~~word~~`, `*word*`; `snake_case` and `*args` are kept.
 fn strip_emphasis(word: &str) -> &str {
     let mut word = word;
     for mark in ["**", "__", "==", "~~"] {
@@ -133,7 +133,7 @@ fn strip_emphasis(word: &str) -> &str {
     }
 }
 
-/// Lines and table borders drawn with punctuation.
+/// Rules and table borders made of punctuation.
 fn is_rule(word: &str) -> bool {
     word.len() >= 3 && word.bytes().all(|b| matches!(b, b'-' | b'=' | b'*' | b'_' | b'|' | b':' | b'+'))
 }

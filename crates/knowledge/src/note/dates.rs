@@ -4,7 +4,8 @@ use jiff::civil::Date;
 
 pub use toolyard_text::dates::{day_number, day_of_ms as day_of_millis};
 
-/// The date a file name begins with (`2024-03-05`, `2024_03_05`, `2024.03.05`, `20240305`), which makes it a date note.
+/// The date at the start of a file name (`2024-03-05`, `2024_03_05`, `2024.03.05`, `20240305`), which makes the file a
+/// date note.
 pub fn leading_date(stem: &str) -> Option<Date> {
     date_at(stem, 0)
 }
@@ -31,7 +32,7 @@ pub fn parse_date(text: &str) -> Option<Date> {
     (rest.is_empty() || time.is_some_and(is_time)).then_some(date)
 }
 
-/// A date as people write it in front matter: whatever follows it must be set apart (`2024-03-05 Tuesday`).
+/// A date in front matter: text after it must be separated (`2024-03-05 Tuesday`).
 pub(super) fn written_date(text: &str) -> Option<Date> {
     let text = unwrapped(text);
     let date = date_at(text, 0)?;
@@ -39,12 +40,12 @@ pub(super) fn written_date(text: &str) -> Option<Date> {
     if set_apart { Some(date) } else { parse_date(text) }
 }
 
-/// Without quotes and the brackets of a link.
+/// Strips quotes and link brackets.
 fn unwrapped(text: &str) -> &str {
     text.trim().trim_matches(['"', '\'', '[', ']'])
 }
 
-/// What follows a date at the beginning of a text.
+/// The text after a date at the start of a text.
 fn after_date(text: &str) -> &str {
     let is_compact = text.as_bytes().get(4).is_some_and(u8::is_ascii_digit);
     text.get(if is_compact { 8 } else { 10 }..).unwrap_or_default()

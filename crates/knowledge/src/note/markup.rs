@@ -3,7 +3,7 @@
 use regex::{Captures, Regex};
 use std::{borrow::Cow, ops::Range, sync::LazyLock};
 
-/// A link's target is searched by its first characters only: some are whole files.
+/// Link targets are truncated to this length for the search, because a data URI can contain a whole file.
 const MAX_TARGET_CHARS: usize = 300;
 
 /// `[[target#heading|alias]]` and embeds.
@@ -12,21 +12,21 @@ static WIKI_LINK: LazyLock<Option<Regex>> =
 /// `[text](target)` and images.
 static MARKDOWN_LINK: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"!?\[([^\[\]\n]*)\]\(((?:[^()\n]|\([^()\n]*\))*)\)").ok());
-/// `[label]: target` at the beginning of a line; a footnote is text.
+/// `[label]: target` at the start of a line; a footnote is treated as text.
 static DEFINITION: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^ {0,3}\[[^\[\]^\n][^\[\]\n]*\]:[ \t]*([^ \t\n]*)").ok());
 /// `<https://example.org>` and `<a@example.org>`.
 static AUTOLINK: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"<([A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>]*|[^\s<>@]+@[^\s<>@]+)>").ok());
-/// What may be an HTML tag: a name and, perhaps, attributes.
+/// A possible HTML tag: a name with optional attributes.
 static TAG: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"</?([A-Za-z][A-Za-z0-9-]*)((?:\s[^<>\n]{0,500})?)/?>").ok());
-/// One attribute; without a value it is one of [`BARE_ATTRIBUTES`].
+/// One attribute; without a value it must be one of [`BARE_ATTRIBUTES`].
 static ATTRIBUTE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r#"^([A-Za-z_:@][A-Za-z0-9_:.@-]*)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s"'=<>`]+))?(?:\s+|$)"#).ok()
 });
 
-/// The elements of HTML, in use and out of it.
+/// The elements of HTML, current and obsolete.
 const ELEMENTS: &[&str] = &[
     "a",
     "abbr",
@@ -159,7 +159,7 @@ const ELEMENTS: &[&str] = &[
     "wbr",
 ];
 
-/// Attributes that need no value. In `a <b and c> d` there are none.
+/// Attributes that need no value. They distinguish a tag from text such as `a <b and c> d`.
 const BARE_ATTRIBUTES: &[&str] = &[
     "allowfullscreen",
     "async",
@@ -187,7 +187,7 @@ const BARE_ATTRIBUTES: &[&str] = &[
     "selected",
 ];
 
-/// The text without links and tags, and what they lead to.
+/// The text without links and tags, and the link targets.
 pub(super) fn without_markup(text: &str) -> (String, Vec<String>) {
     let mut targets = Vec::new();
     let mut text = replaced(text.into(), &WIKI_LINK, |found| {
@@ -200,7 +200,7 @@ pub(super) fn without_markup(text: &str) -> (String, Vec<String>) {
             None => target.to_owned(),
         }
     });
-    // Twice: an image may be the text of a link.
+    // Two passes, because an image may be the text of a link.
     for _ in 0..2 {
         text = replaced(text, &MARKDOWN_LINK, |found| {
             push_target(&mut targets, destination(&found[2]), &found[1]);
@@ -219,7 +219,7 @@ pub(super) fn without_markup(text: &str) -> (String, Vec<String>) {
     (text.into_owned(), targets)
 }
 
-/// Where a line has links' targets and HTML tags, in order of their beginnings. The text of a link is not among them.
+/// The ranges of link targets and HTML tags in a line, ordered by start. The text of a link is not included.
 pub(super) fn link_targets(line: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     for (regex, group) in [(&WIKI_LINK, 0), (&MARKDOWN_LINK, 2), (&DEFINITION, 1)] {
@@ -239,8 +239,8 @@ fn replaced<'a>(text: Cow<'a, str>, regex: &Option<Regex>, by: impl FnMut(&Captu
     }
 }
 
-/// The attributes of what is a tag; `None` when it only looks like one. A name that HTML does not know makes a tag only
-/// with attributes that have values.
+/// The attributes of a tag; `None` when the text only looks like one. An unknown element name makes a tag only if all
+/// its attributes have values.
 fn attributes(tag: &Captures<'_>) -> Option<Vec<(String, String)>> {
     let is_element = ELEMENTS.contains(&tag[1].to_ascii_lowercase().as_str());
     let mut rest = tag[2].trim().trim_end_matches('/').trim_end();
@@ -258,7 +258,7 @@ fn attributes(tag: &Captures<'_>) -> Option<Vec<(String, String)>> {
     (is_element || !found.is_empty()).then_some(found)
 }
 
-/// What `](` leads to, without a title.
+/// The target inside `](…)`, without a title.
 fn destination(inside: &str) -> &str {
     let inside = inside.trim();
     match inside.strip_prefix('<').and_then(|rest| rest.split_once('>')) {
@@ -269,7 +269,7 @@ fn destination(inside: &str) -> &str {
 
 fn push_target(targets: &mut Vec<String>, target: &str, shown: &str) {
     let target = target.trim();
-    // An anchor names a heading of this very note, and data is not written by anybody.
+    // An anchor refers to a heading of the same note, and a data URI contains no searchable text.
     if target.is_empty() || target == shown.trim() || target.starts_with('#') || target.starts_with("data:") {
         return;
     }

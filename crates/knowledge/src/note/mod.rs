@@ -22,23 +22,23 @@ use jiff::civil::Date;
 use std::collections::BTreeSet;
 use toolyard_vault::outline;
 
-/// A note has at most this many tags that are kept, and as many aliases and links.
+/// Maximum number of tags of a note, and of aliases and of links.
 const MAX_LIST: usize = 1_000;
-/// The aliases that are kept have at most this many characters together, and so have the tags: every chunk carries them.
+/// Maximum total length of the aliases, and of the tags, in characters, because every chunk repeats them.
 const MAX_NAMES_CHARS: usize = 4_000;
-/// A title is cut to this many characters, for the same reason.
+/// Titles are truncated to this many characters, for the same reason.
 const MAX_TITLE_CHARS: usize = 300;
 /// Properties that contain a note's date, the most explicit first.
 const DATE_KEYS: [&str; 3] = ["date", "day", "created"];
 
-/// A note, taken apart.
+/// A parsed note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     /// The title from front matter, otherwise the file name.
     pub title: String,
     /// Other names, from front matter.
     pub aliases: Vec<String>,
-    /// In lower case, without the hash, sorted.
+    /// The tags, in lower case, without the hash, sorted.
     pub tags: Vec<String>,
     /// The date from the file name, otherwise from front matter.
     pub date: Option<Date>,
@@ -46,7 +46,7 @@ pub struct Note {
     pub links: Vec<String>,
     /// Its chunks in order.
     pub chunks: Vec<Chunk>,
-    /// Whether nothing is known of it but its name. It is found by that all the same.
+    /// Whether the note has no content except its name, by which it can still be found.
     pub is_empty: bool,
 }
 
@@ -61,7 +61,7 @@ impl Note {
             properties.iter().filter(wanted).flat_map(|p| p.values.iter()).cloned().collect::<Vec<_>>()
         };
         let mut tags: BTreeSet<String> =
-            // `tags: a b` and `tags: a, b` are both written by people.
+            // Both `tags: a b` and `tags: a, b` are in use.
             values(&["tags", "tag"]).iter().flat_map(|v| v.split([',', ' '])).filter_map(normal_tag).collect();
         for line in &outline.lines {
             let opaque = |at: usize| {
@@ -78,7 +78,7 @@ impl Note {
             .or_else(|| DATE_KEYS.iter().find_map(|key| values(&[*key]).iter().find_map(|value| written_date(value))));
         let links: BTreeSet<String> = outline.links.iter().map(|target| link_name(target)).collect();
         let mut chunks = chunks(text, &outline, leading_date(stem).is_some(), sizes);
-        // What is kept in a place of its own is not repeated.
+        // Properties with a field of their own are not repeated.
         let own = ["title", "tags", "tag", "aliases", "alias"];
         let shown_properties = properties
             .iter()
@@ -88,7 +88,7 @@ impl Note {
             .join("\n");
         if !shown_properties.is_empty() {
             match chunks.first_mut() {
-                // Words in properties are found with the beginning of the note.
+                // Words in properties are found with the first chunk of the note.
                 Some(first) => {
                     first.opaque = if first.opaque.is_empty() {
                         shown_properties
@@ -109,7 +109,7 @@ impl Note {
         let (aliases, tags) = (within(values(&["aliases", "alias"])), within(tags));
         let is_empty = chunks.is_empty() && aliases.is_empty() && tags.is_empty();
         if chunks.is_empty() {
-            // A note that says nothing is found by what it is called.
+            // A note without content is found by its title.
             chunks.push(Chunk { range: 0..text.len(), section: None, text: title.clone(), opaque: String::new() });
         }
         Note {
@@ -124,7 +124,7 @@ impl Note {
     }
 }
 
-/// As many names as are kept.
+/// The first names that fit into the limits.
 fn within(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut room = MAX_NAMES_CHARS;
     let fits = |name: &String| {

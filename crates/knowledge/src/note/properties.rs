@@ -3,9 +3,9 @@
 
 /// Maximum number of properties of a note that are read.
 const MAX_PROPERTIES: usize = 200;
-/// A property has at most this many values.
+/// Maximum number of values of a property.
 const MAX_VALUES: usize = 500;
-/// A value is cut to this many characters.
+/// Values are truncated to this many characters.
 const MAX_VALUE_CHARS: usize = 2_000;
 
 /// One top-level key with its values.
@@ -13,11 +13,11 @@ const MAX_VALUE_CHARS: usize = 2_000;
 pub struct Property {
     /// The key as written.
     pub key: String,
-    /// A scalar gives one value, a list one for each item.
+    /// One value for a scalar, or one for each item of a list.
     pub values: Vec<String>,
 }
 
-/// The properties of front matter, given with both its fences.
+/// The properties of front matter that includes both its fences.
 pub fn read_properties(front_matter: &str) -> Vec<Property> {
     let lines: Vec<&str> = front_matter.lines().collect();
     let inner = lines.get(1..lines.len().saturating_sub(1)).unwrap_or_default();
@@ -29,7 +29,7 @@ pub fn read_properties(front_matter: &str) -> Vec<Property> {
         }
         let is_item = trimmed == "-" || trimmed.starts_with("- ");
         if line.starts_with([' ', '\t']) || is_item {
-            // Whatever is indented, or an item, belongs to the key above it.
+            // Indented lines and items belong to the key above them.
             if let Some(property) = found.last_mut() {
                 let value = trimmed.strip_prefix('-').filter(|_| is_item).unwrap_or(trimmed);
                 push(property, value);
@@ -47,7 +47,7 @@ pub fn read_properties(front_matter: &str) -> Vec<Property> {
             continue;
         }
         let value = without_comment(value.trim());
-        // The markers of block scalars say how the lines below are folded, which does not matter here.
+        // The markers of block scalars describe line folding, which does not matter here.
         if !matches!(value, "|" | ">" | "|-" | ">-" | "|+" | ">+") {
             push(&mut property, value);
         }
@@ -84,7 +84,7 @@ fn without_comment(value: &str) -> &str {
 
 /// The text between the brackets of `[a, b] # comment`. A hash inside them begins a tag or is part of a name.
 fn flow_list(value: &str) -> Option<&str> {
-    // `[[Note]]` without quotes is a link, though YAML would call it a list in a list.
+    // Unquoted `[[Note]]` is a link, although YAML would parse it as a nested list.
     let items = value.strip_prefix('[').filter(|items| !items.starts_with('['))?;
     let mut quote: Option<char> = None;
     for (at, c) in items.char_indices() {

@@ -6,10 +6,10 @@ use crate::text::nfc;
 use std::ops::Range;
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
-/// A tag is at most this long.
+/// Maximum length of a tag, in characters.
 const MAX_TAG_CHARS: usize = 100;
 
-/// A tag as the index keeps it, or nothing when it is none: it needs a character that is not a digit.
+/// The normalised form of a tag; `None` when it is not a tag. A tag needs a character that is not a digit.
 pub fn normal_tag(text: &str) -> Option<String> {
     let text = text.trim().trim_start_matches('#').trim_matches('/');
     let fits = !text.is_empty() && text.chars().count() <= MAX_TAG_CHARS && text.chars().all(is_tag_char);
@@ -17,24 +17,24 @@ pub fn normal_tag(text: &str) -> Option<String> {
 }
 
 fn is_tag_char(c: char) -> bool {
-    // Marks (Devanagari vowels, for example) are neither letters nor digits, and belong to the word all the same; so do
-    // the joiners of Persian, Hindi and emoji.
+    // Combining marks (Devanagari vowels, for example) are neither letters nor digits but belong to the word, as do the
+    // joiners of Persian, Hindi and emoji.
     c.is_alphanumeric()
         || matches!(c, '_' | '-' | '/' | '\u{200C}' | '\u{200D}')
         || unicode_normalization::char::is_combining_mark(c)
         || is_emoji(c)
 }
 
-/// Emoji are symbols; the tones of skin that may follow them are modifiers.
+/// Emoji are symbols; skin tones, which may follow them, are modifiers.
 fn is_emoji(c: char) -> bool {
     !c.is_ascii() && c.general_category() == GeneralCategory::OtherSymbol || ('\u{1F3FB}'..='\u{1F3FF}').contains(&c)
 }
 
-/// The tags in a line of text, in order, with their positions. The caller leaves out code.
+/// The tags in a line of text, in order, with their positions. The caller excludes code.
 pub fn inline_tags(text: &str) -> Vec<(String, Range<usize>)> {
     let mut found = Vec::new();
     let mut hashes = memchr::memchr_iter(b'#', text.as_bytes()).peekable();
-    // In a link or an HTML tag a hash begins an anchor or a colour.
+    // In a link or an HTML tag a hash starts an anchor or a colour.
     let targets = if hashes.peek().is_some() { markup::link_targets(text) } else { Vec::new() };
     let (mut targets, mut in_target_until) = (targets.into_iter().peekable(), 0);
     for at in hashes {
@@ -58,7 +58,7 @@ pub fn inline_tags(text: &str) -> Vec<(String, Range<usize>)> {
     found
 }
 
-/// Whether a line is nothing but tags, which begins a section in a date note. Answers the line as written.
+/// The line, if it consists of tags only; such a line starts a section in a date note.
 pub(super) fn tag_line(line: &str) -> Option<&str> {
     let line = line.trim();
     let mut words = line.split_whitespace().peekable();

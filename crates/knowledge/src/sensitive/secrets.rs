@@ -6,15 +6,15 @@ use toolyard_engine::redact::{MARKS, MIN_MARKED};
 
 /// The name before a secret value, as people write it down.
 const NAMES: &str = r"pass(?:word|wort|phrase|wd)|kennwort|pwd|(?:api|access|private|secret|encryption)[ _-]?key|(?:access|auth|api|bearer|refresh)[ _-]?token|client[ _-]?secret|bearer|contrase[nñ]a|mot de passe|senha|wachtwoord|l[oö]senord|adgangskode|salasana|has[lł]o|heslo|jelsz[oó]|[sş]ifre|пароль";
-/// The same in scripts that put no space before it.
+/// The same in scripts that put no space before the name.
 const NAMES_WITHOUT_SPACES: &str = "密码|密碼|パスワード|비밀번호";
-/// Words that stand for a password in an example of an address.
+/// Words that stand for a password in example URLs.
 const PLACEHOLDERS: [&str; 6] = ["password", "pass", "pwd", "secret", "passwd", "changeme"];
-/// What may stand between a name and its value besides a colon: spaces, quotes, Markdown's marks, a table's border.
+/// Characters allowed between a name and its value besides a colon: spaces, quotes, Markdown markers, a table border.
 const AROUND_NAME: &str = r"[\s*_`'\x22|]*";
 /// Quotes and Markdown marks that may surround a value.
 const AROUND: &str = "*_`\"'|()[]<>,;";
-/// A value that is shorter is a word.
+/// A shorter value is an ordinary word.
 const MIN_VALUE_CHARS: usize = 6;
 /// A value of letters alone is secret from this length on, if upper and lower case alternate.
 const MIN_LETTERS: usize = 10;
@@ -44,7 +44,7 @@ impl SecretFinder {
         }
     }
 
-    /// Whether a text holds a secret.
+    /// Whether a text contains a secret.
     pub(super) fn finds(&self, text: &str) -> bool {
         let has = |rule: &Option<Regex>| rule.as_ref().is_some_and(|rule| rule.is_match(text));
         let captured = |rule: &Option<Regex>, test: fn(&str) -> bool| {
@@ -59,7 +59,7 @@ impl SecretFinder {
     }
 }
 
-/// Whether the word after `password:` is one: words of a sentence are not.
+/// Whether the word after `password:` is a password and not part of a sentence.
 fn is_secret_value(value: &str) -> bool {
     let value = value.trim_matches(|c| AROUND.contains(c)).trim_end_matches(['.', '!', '?', ':']);
     let has = |test: fn(char) -> bool| value.chars().any(test);
@@ -71,14 +71,14 @@ fn is_secret_value(value: &str) -> bool {
         && ((has(|c| c.is_ascii_digit()) && has(char::is_alphabetic)) || (is_mixed && chars >= MIN_LETTERS))
 }
 
-/// Whether what stands before the host of an address is a password, and not a place for one.
+/// Whether the text before the host of a URL is a password and not a placeholder.
 fn is_password(text: &str) -> bool {
     let is_place =
         text.starts_with(['$', '{', '<', '[', '*', '%']) || text.chars().all(|c| matches!(c, 'x' | 'X' | '.'));
     !is_place && !PLACEHOLDERS.contains(&text.to_lowercase().as_str())
 }
 
-/// Whether the digits are a card's number: its first digit is an issuer's, and its check digit is right (Luhn).
+/// Whether the digits are a card number: the first digit belongs to an issuer, and the check digit is valid (Luhn).
 fn is_card(number: &str) -> bool {
     let digits: Vec<u32> = number.chars().filter_map(|c| c.to_digit(10)).collect();
     let sum: u32 = digits

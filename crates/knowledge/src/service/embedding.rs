@@ -1,5 +1,5 @@
-//! How [`Knowledge`] makes the vectors of questions: which embedder fits the index, what it costs to ask it, and what is
-//! done while it does not answer.
+//! How [`Knowledge`] creates query vectors: which embedder matches the index, how it is cached, and what happens while
+//! it does not respond.
 
 use super::{Attuned, EMBEDDER_KNOWN_FOR, Embedded, Knowledge, MODEL_VECTOR_WEIGHT, SAMPLES, STATIC_VECTOR_WEIGHT};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 use std::{sync::Arc, time::Instant};
 
 impl Knowledge {
-    /// How much each part of a score counts.
+    /// The weights of the score components.
     pub fn weights(&self, spec: &IndexSpec) -> Weights {
         Weights { vector: vector_weight(&self.config.search, &spec.embedder), links: self.config.search.link_weight }
     }
@@ -38,7 +38,7 @@ impl Knowledge {
         info
     }
 
-    /// The vector of a question, made with the embedder that made the index.
+    /// The vector of a query, created with the embedder that built the index.
     pub(crate) async fn embed_question(&self, library: &Library, text: &str) -> Embedded {
         let spec = &library.info().spec;
         let none = |problem: Option<Problem>| Embedded { vector: None, problem };
@@ -48,7 +48,7 @@ impl Knowledge {
             _ => None,
         };
         if spec.dimensions == 0 {
-            // An index without vectors is complete where nothing else was wanted.
+            // An index without vectors is complete if no embedder is configured.
             return none(match configured {
                 None => None,
                 Some(Ok(_)) => Some(Problem::other_embedder(self.jobs.active().is_some())),
@@ -64,14 +64,15 @@ impl Knowledge {
             },
         };
         if !embedder.is_local() && !self.guard.categories(text, None, &[]).is_empty() {
-            // What must not leave the machine is answered by words alone; nothing is wrong with that.
+            // Sensitive text must not leave the machine, so the query uses full text only. This is not a problem to
+            // report.
             return none(None);
         }
         let embedder = self.attuned(embedder, &library.reader).await;
         match embedder.embed(&[text.to_owned()], Purpose::Query).await {
             Ok(vectors) => match vectors.into_iter().next().flatten() {
                 Some(vector) if vector.len() != spec.dimensions => {
-                    // The model changed under its name; what was known of it no longer holds.
+                    // The model behind the name has changed, so the cached information is invalid.
                     self.with_cache(|cache| cache.embedder = None);
                     none(Some(Problem::other_embedder(self.jobs.active().is_some())))
                 }
@@ -112,7 +113,7 @@ impl Knowledge {
         to
     }
 
-    /// Attunes the embedder that a search of this version will want, if it is one of ours.
+    /// Adapts the embedder in advance for searches of this version, if it is a local one.
     pub(super) async fn attune_ahead(&self, reader: &Arc<dyn IndexReader>) {
         let Some(embedder) = self.embedder.as_ref().filter(|embedder| embedder.is_local()) else { return };
         if let Some(Ok(info)) = self.embedder_info().await
@@ -129,13 +130,13 @@ impl Knowledge {
     }
 }
 
-/// How much vectors of an embedder count against full text.
+/// The weight of an embedder's vectors relative to full text.
 pub fn vector_weight(config: &SearchConfig, embedder: &str) -> f32 {
     let usual = if embedder.starts_with("static/") { STATIC_VECTOR_WEIGHT } else { MODEL_VECTOR_WEIGHT };
     config.vector_weight.unwrap_or(usual)
 }
 
-/// Whether an embedder's vectors can be compared with an index's.
+/// Whether an embedder's vectors can be compared with those of an index.
 pub(super) fn fits(info: &EmbedderInfo, spec: &IndexSpec) -> bool {
     info.id == spec.embedder && info.dimensions == spec.dimensions
 }

@@ -18,22 +18,23 @@ use std::{
 use tokio_util::sync::CancellationToken;
 use toolyard_vault::Surveyed;
 
-/// What a look showed holds this long. A server that probes looks more often, so that no question of it waits for a look.
+/// How long the result of a scan is valid. A server scans more often than this, so that no query of a server waits for
+/// a scan.
 const LOOK_KNOWN_FOR: Duration = Duration::from_secs(60);
 
-/// What a look at the whole vault showed.
+/// The result of a scan of the whole vault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VaultLook {
-    /// When the newest note was written; 0 without notes.
+    /// Modification time of the newest note; 0 without notes.
     pub newest_mtime_ms: i64,
     /// Number of notes that would be indexed or reported as unreadable.
     pub notes: u64,
-    /// Names, sizes and times of all of them, to be held against those of an index.
+    /// Hash of the names, sizes and times of all notes, to be compared with that of an index.
     pub fingerprint: u64,
 }
 
 impl Knowledge {
-    /// Looks at the whole vault.
+    /// Scans the whole vault.
     pub async fn look(&self) -> Option<VaultLook> {
         let look = self.survey(|_, _, _| {}).await?;
         self.with_cache(|cache| cache.look = Some((Instant::now(), look)));
@@ -55,7 +56,7 @@ impl Knowledge {
                     count(path.as_str(), size, mtime_ms);
                     visit(path.as_str(), size, mtime_ms);
                 }
-                // The indexer keeps a row for these too, without size and time.
+                // The indexer has a record for these too, without size and time.
                 Surveyed::Unreadable { path, .. } if scope.takes_name(&path) => count(&path, 0, 0),
                 Surveyed::UnreadableFolder { path, .. } if scope.enters_name(&path) => count(&path, 0, 0),
                 _ => {}
@@ -65,7 +66,7 @@ impl Knowledge {
         surveyed.await.ok().flatten()
     }
 
-    /// How many notes are new or changed since they were indexed.
+    /// Number of notes that are new or have changed since they were indexed.
     pub async fn unindexed(&self, files: &[FileRow]) -> Option<u64> {
         let known: HashMap<String, (u64, i64)> =
             files.iter().map(|file| (file.path.clone(), (file.size, file.mtime_ms))).collect();
@@ -82,7 +83,7 @@ impl Knowledge {
         Some(count.load(Ordering::Relaxed))
     }
 
-    /// Whether the vault has the files of the version that is loaded, with their sizes and times.
+    /// Whether the vault has exactly the files of the loaded version, with the same sizes and times.
     pub(crate) async fn equals_vault(&self) -> bool {
         let Some(library) = self.library.load_full() else { return false };
         self.look().await.is_some_and(|look| look.fingerprint == library.totals.fingerprint)

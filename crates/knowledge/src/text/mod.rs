@@ -9,9 +9,9 @@ pub(crate) use toolyard_noteindex::names::nfc;
 use std::collections::HashSet;
 use toolyard_text::terms::{NOTES, Side};
 
-/// A question has at most this many different terms.
+/// Maximum number of distinct terms of a query.
 const MAX_QUERY_TERMS: usize = 256;
-/// A term that a question repeats counts at most this often.
+/// Maximum count of a repeated term in a query.
 const MAX_REPEATS: usize = 8;
 
 /// Appends the terms of a text, each followed by a space.
@@ -22,7 +22,7 @@ pub fn index_terms(text: &str, out: &mut String) {
     });
 }
 
-/// The different terms of a question, in order, at most [`MAX_QUERY_TERMS`].
+/// The distinct terms of a query, in order, at most [`MAX_QUERY_TERMS`].
 pub fn query_terms(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     NOTES.terms(text, Side::Question, |term, _| {
@@ -47,7 +47,7 @@ pub fn counted_terms(text: &str) -> Vec<String> {
     found.into_iter().flat_map(|(term, count)| std::iter::repeat_n(term, count)).collect()
 }
 
-/// Every term that a note of this text would be found by.
+/// All terms by which a note with this text is found.
 pub fn term_set(text: &str) -> HashSet<String> {
     let mut found = HashSet::new();
     NOTES.terms(text, Side::Document, |term, _| {

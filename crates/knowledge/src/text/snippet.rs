@@ -7,17 +7,17 @@ use toolyard_text::scripts::is_unspaced;
 struct Unit {
     start: usize,
     end: usize,
-    /// Which of the question's terms it has.
+    /// Indexes of the query terms that it contains.
     terms: Vec<usize>,
 }
 
-/// The stretch of about `length` characters with the most different terms of the question, on one line. The beginning
-/// where no term is found.
+/// The range of about `length` characters with the most distinct query terms, on one line; the start of the text when
+/// no term occurs.
 pub fn snippet(text: &str, terms: &[String], length: usize) -> String {
     let chars: Vec<char> = text.chars().collect();
     let (from, kept, to) = match best_stretch(&units(&chars, terms), terms.len(), length) {
         Some((first, last)) => {
-            // The rest of the room goes around what was found.
+            // The remaining length is distributed around the match.
             let from = first.saturating_sub(length.saturating_sub(last - first) / 3);
             (after_space(&chars, from, first), last, (from + length).min(chars.len()))
         }
@@ -41,13 +41,13 @@ pub fn snippet(text: &str, terms: &[String], length: usize) -> String {
     out
 }
 
-/// From the first to the last unit of the best stretch, in characters.
+/// Start and end of the best range, in characters.
 fn best_stretch(units: &[Unit], terms: usize, length: usize) -> Option<(usize, usize)> {
     let mut counts = vec![0usize; terms];
     let (mut distinct, mut next) = (0, 0);
     let mut best = (0, 0, 0);
     for (first, unit) in units.iter().enumerate() {
-        // A word that is longer than the room is shown in part.
+        // A word that is longer than the limit is shown in part.
         while next <= first || next < units.len() && units[next].end - unit.start <= length {
             for &term in &units[next].terms {
                 counts[term] += 1;
@@ -72,7 +72,7 @@ fn units(chars: &[char], terms: &[String]) -> Vec<Unit> {
     for run in chars.chunk_by(|a, b| !a.is_whitespace() && !b.is_whitespace() && is_unspaced(*a) == is_unspaced(*b)) {
         let end = at + run.len();
         if run.first().is_some_and(|c| is_unspaced(*c)) {
-            // Such scripts are found by pairs of characters.
+            // Such scripts are indexed by pairs of characters.
             for start in at..end {
                 found.push(unit(chars, start..start + 1, start..(start + 2).min(end), terms));
             }
@@ -90,7 +90,7 @@ fn unit(chars: &[char], place: std::ops::Range<usize>, read: std::ops::Range<usi
     Unit { start: place.start, end: place.end, terms: terms.collect() }
 }
 
-/// The first beginning of a word from `from` on, but not behind `limit`.
+/// The first start of a word from `from` on, but not after `limit`.
 fn after_space(chars: &[char], from: usize, limit: usize) -> usize {
     if from == 0 || chars[from - 1].is_whitespace() {
         return from;
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn long_words_and_long_texts_are_shown_where_they_match() {
-        // More different words than a question may have stand before the one that was asked for.
+        // There are more distinct words before the match than a query may have.
         let many: String = (0..500).map(|number| format!("w{number} ")).collect();
         let shown = snippet(&format!("{many}submarine"), &query_terms("submarine"), 80);
         assert!(shown.ends_with("submarine"), "{shown}");

@@ -1,5 +1,5 @@
 //! `obsidian_rag_index`: brings the index up to date, in the background.
-// A comment on these types is a description in a schema that models read, so not every field has one.
+// Comments on these types become descriptions in a schema that models read, so not every field has one.
 #![allow(missing_docs)]
 
 use super::{Args, Call, NotesTool, Tool, answer, parse, writes};
@@ -14,39 +14,39 @@ use std::time::Duration;
 use toolyard_engine::Output;
 use toolyard_protocol::Failure;
 
-/// A call waits at most this long for its job.
+/// Maximum time that a call waits for its job.
 const MAX_WAIT_MS: u64 = 300_000;
-/// How often progress is reported while a call waits.
+/// Interval of progress reports while a call waits.
 const TELL_EVERY: Duration = Duration::from_millis(250);
-/// A call that waits answers this long before its time is over.
+/// A waiting call responds this long before its deadline.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
-/// How long a cancelled job has to stop: as long as the current write takes.
+/// Time limit for a cancelled job to stop, which takes as long as the current write.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
-/// What to do.
+/// The action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// The first index; later, looks at the content of every note.
+    /// Builds the first index; later, reads the content of every note.
     Full,
-    /// Only what changed (default).
+    /// Indexes only changes (default).
     Sync,
-    /// Builds a new index from nothing; the old one answers until it is done.
+    /// Builds a new index from nothing; the old one is searched until it is done.
     Reindex,
-    /// Returns to the complete version before the current one.
+    /// Returns to the previous complete version.
     Rollback,
-    /// Stops the job that runs; the next one goes on where it stopped.
+    /// Cancels the running job; the next one continues where it stopped.
     Cancel,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// "full" for the first index, "sync" for what changed since, "reindex" to build it anew, "rollback" to return to
-    /// the version before, "cancel" to stop the job that runs.
+    /// "full" for the first index, "sync" for changes since then, "reindex" to rebuild it, "rollback" to return to the
+    /// previous version, "cancel" to cancel the running job.
     pub mode: Mode,
-    /// Wait up to this many milliseconds for the job, and not longer than the call's timeout allows; without it the
-    /// answer comes at once.
+    /// Wait up to this many milliseconds for the job, limited by the call's timeout; without it the call returns at
+    /// once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 300_000))]
     pub wait_ms: Option<u64>,
@@ -59,19 +59,19 @@ pub struct Data {
     pub job_id: Option<String>,
     /// running, done, cancelled, failed or interrupted; "rolled-back" after a rollback.
     pub state: String,
-    /// Whether this call started the job; false when another one was running already.
+    /// Whether this call started the job; false when another one was already running.
     pub started: bool,
-    /// Notes indexed so far.
+    /// Number of notes indexed so far.
     pub indexed_files: u64,
-    /// Notes that are gone since.
+    /// Number of notes removed from the index.
     pub removed_files: u64,
-    /// Chunks in the index when done.
+    /// Number of chunks in the index when done.
     pub total_chunks: u64,
-    /// Chunks that had to be embedded.
+    /// Number of chunks that had to be embedded.
     pub embedded_chunks: u64,
-    /// How long it has taken so far.
+    /// Duration so far, in milliseconds.
     pub duration_ms: u64,
-    /// Trouble with single notes; the others are indexed all the same.
+    /// Problems with single notes; the others are still indexed.
     pub errors: Vec<FileProblem>,
     /// Number of notes with problems.
     pub error_count: u64,
@@ -113,7 +113,7 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
     tell(&call, job, matches!(started, Started::New(_))).await
 }
 
-/// Waits for a job to end, telling how far it is, as long as the call has time.
+/// Waits for a job to end and reports progress, as long as the deadline allows.
 pub(super) async fn wait_for(call: &Call<'_>, mut job: Job, wait_ms: u64) -> Job {
     let jobs = &call.knowledge.jobs;
     let wait = Duration::from_millis(wait_ms.min(MAX_WAIT_MS)).min(time_left(call));
@@ -131,7 +131,7 @@ pub(super) async fn wait_for(call: &Call<'_>, mut job: Job, wait_ms: u64) -> Job
     }
 }
 
-/// How long a call may wait and still answer in time.
+/// How long a call may wait and still respond before its deadline.
 fn time_left(call: &Call<'_>) -> Duration {
     let Some(deadline) = call.call.deadline_at else { return Duration::MAX };
     let left = deadline.duration_since(jiff::Timestamp::now());
@@ -158,7 +158,7 @@ async fn tell(call: &Call<'_>, job: Job, started: bool) -> Result<Output, Failur
         _ => None,
     };
     let (status, problem) = match problem {
-        // The matrix: an indexer that failed is unavailable, whatever can still be searched.
+        // By the error matrix a failed indexer is unavailable, even if the last version can still be searched.
         Some(problem) => (problem.status(), Some(problem)),
         None if job.state == JobState::Running => (Health::Healthy, None),
         None => {

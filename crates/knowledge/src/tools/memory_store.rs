@@ -13,14 +13,14 @@ use toolyard_protocol::Failure;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// What the fact is about, short: "anna-birthday". Storing a key again replaces its value; the old one is kept as
-    /// history.
+    /// The subject of the fact, short: "anna-birthday". Storing a key again replaces its value; the old value is kept
+    /// as history.
     #[schemars(length(min = 1, max = 200))]
     key: String,
-    /// What is so.
+    /// The fact itself.
     #[schemars(length(min = 1, max = 4000))]
     value: String,
-    /// The note it was read in, from the vault's root.
+    /// The path of the note that states it, from the vault's root.
     #[schemars(length(min = 1, max = 4096))]
     source: String,
 }
@@ -30,9 +30,9 @@ struct Input {
 struct Data {
     stored: bool,
     key: String,
-    /// Whether anything changed: false when the same value was stored already.
+    /// Whether anything changed: false when the same value was already stored.
     changed: bool,
-    /// Values this key had before, oldest first.
+    /// Earlier values of this key, oldest first.
     history: Vec<Past>,
 }
 
@@ -44,7 +44,7 @@ struct Past {
     created_at: String,
 }
 
-/// Past values in one answer.
+/// Maximum number of past values in a response.
 const MAX_HISTORY: usize = 20;
 
 pub(super) const TOOL: Tool = Tool {

@@ -22,22 +22,22 @@ use toolyard_engine::{BoxFuture, BuiltIn, CallContext, Output};
 use toolyard_protocol::{ErrorCode, Failure, Idempotency, ToolCall, ToolDefinition, ToolDefinitionError};
 use toolyard_vault::VaultPath;
 
-/// Calls get this long unless more is asked for,
+/// Default timeout of a call.
 const TIMEOUT_MS: u64 = 30_000;
-/// and at most this long.
+/// Maximum timeout of a call.
 const MAX_TIMEOUT_MS: u64 = 600_000;
-// A search has to answer by words after it has waited for vectors in vain.
+// A search must still have time for full text after waiting for a vector without success.
 const _: () = assert!(crate::embed::LONGEST_WAIT.as_millis() * 3 / 2 < TIMEOUT_MS as u128);
 
 pub(crate) type Args = Map<String, Value>;
 
-/// A tool as its callers in Rust see it: what it is called with, and what data its [`Envelope`] carries.
+/// A tool for callers in Rust: its input, and the data in its [`Envelope`].
 pub trait NotesTool {
     /// The tool's name.
     const NAME: &'static str;
-    /// What it is called with.
+    /// The arguments.
     type Input: Serialize;
-    /// What its envelope carries.
+    /// The data in the envelope.
     type Data: Serialize + DeserializeOwned;
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Tool {
     pub(crate) run: Run,
 }
 
-/// Looks at notes.
+/// A tool that reads notes.
 fn reads<A: JsonSchema, D: JsonSchema>(title: &'static str, description: &'static str) -> BuiltIn {
     notes_tool::<A, D>(BuiltIn::reads(title, description)).permissions(&["vault:read"])
 }
@@ -85,18 +85,18 @@ pub(crate) fn find(name: &str) -> Option<&'static Tool> {
     TOOLS.iter().copied().find(|tool| tool.name == name)
 }
 
-/// The tools as the registry takes them.
+/// The tool definitions for the registry.
 ///
 /// # Errors
-/// The first tool that is described wrongly.
+/// The first tool whose definition is invalid.
 pub fn definitions() -> Result<Vec<ToolDefinition>, ToolDefinitionError> {
     TOOLS.iter().map(|tool| (tool.define)().build(tool.name)).collect()
 }
 
-/// The same as the registry keeps them: arguments that do not fit are answered in the envelope, as everything is.
+/// The registry entries of the tools. Invalid arguments are reported in the envelope, like every other problem.
 ///
 /// # Errors
-/// The first tool that is described wrongly.
+/// The first tool whose definition is invalid.
 pub fn entries() -> Result<Vec<ToolEntry>, RegistryError> {
     let entry = |definition| Ok(ToolEntry::new(definition, ToolSource::core())?.with_own_answer_to_misfits());
     definitions()?.into_iter().map(entry).collect()
@@ -105,12 +105,12 @@ pub fn entries() -> Result<Vec<ToolEntry>, RegistryError> {
 /// The tools' schemas, compiled once.
 static CHECKED: LazyLock<Vec<ToolEntry>> = LazyLock::new(|| {
     entries().unwrap_or_else(|error| {
-        tracing::error!(%error, "the schemas of the notes' tools cannot be used");
+        tracing::error!(%error, "the schemas of the note tools are invalid");
         Vec::new()
     })
 });
 
-/// What is wrong with a tool's arguments, if anything is.
+/// The problem with a tool's arguments, if they do not match the schema.
 pub(crate) fn misfit(tool: &str, args: &Value) -> Option<Problem> {
     let entry = CHECKED.iter().find(|entry| entry.name().as_str() == tool)?;
     let violations = entry.check_input(args).err()?;
@@ -118,7 +118,7 @@ pub(crate) fn misfit(tool: &str, args: &Value) -> Option<Problem> {
     Some(Problem::argument("", &texts.join("; "), "Correct what is named, then call again."))
 }
 
-/// The whole envelope with this data.
+/// The schema of the envelope with this data.
 fn envelope_schema<T: JsonSchema>() -> Args {
     let mut settings = SchemaSettings::draft2020_12().for_serialize();
     settings.inline_subschemas = true;
@@ -133,7 +133,7 @@ fn envelope_schema<T: JsonSchema>() -> Args {
     }
 }
 
-/// The engine has checked the arguments against the schema; this is for callers that did not.
+/// Parses the arguments. The engine has already validated them against the schema; other callers have not.
 fn parse<T: DeserializeOwned>(args: Args) -> Result<T, Failure> {
     serde_json::from_value(Value::Object(args))
         .map_err(|error| Failure::new(ErrorCode::ValidationError, format!("the arguments do not fit: {error}")))
@@ -156,14 +156,15 @@ fn answer<T: Serialize>(
 }
 
 impl Call<'_> {
-    /// An answer that is only a problem.
+    /// A response that contains only a problem.
     pub(crate) async fn refused<T: Serialize>(&self, problem: Problem) -> Result<Output, Failure> {
         let library = self.knowledge.library().await.ok();
         let meta = self.knowledge.meta(self.started, library.as_deref(), 0);
         answer::<T>(problem.status(), None, Some(problem), meta, "")
     }
 
-    /// A path from an argument: inside the vault, not hidden, not through a link that leads out, and allowed.
+    /// A path from an argument: inside the vault, not hidden, not through a link that leads outside, and allowed by the
+    /// policy.
     async fn path(&self, text: &str, which: &str) -> Result<VaultPath, Problem> {
         let path = VaultPath::parse(text.trim_end_matches('/')).map_err(|_| Problem::path(which))?;
         let filter = self.knowledge.paths_of(&self.call.policy.sandbox);

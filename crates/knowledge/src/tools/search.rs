@@ -1,5 +1,5 @@
 //! `obsidian_rag_search`: searches the notes.
-// A comment on these types is a description in a schema that models read, so not every field has one.
+// Comments on these types become descriptions in a schema that models read, so not every field has one.
 #![allow(missing_docs)]
 
 use super::{Args, Call, NotesTool, Tool, answer, parse, reads};
@@ -18,13 +18,13 @@ use std::{collections::BTreeSet, sync::Arc};
 use toolyard_engine::Output;
 use toolyard_protocol::Failure;
 
-/// Results unless asked otherwise,
+/// Default number of results.
 const DEFAULT_RESULTS: usize = 5;
-/// and at most.
+/// Maximum number of results.
 const MAX_RESULTS: usize = 50;
-/// A question is at most this long.
+/// Maximum length of a query, in characters.
 const MAX_QUERY_CHARS: usize = 2_000;
-/// A suggested fact's value is cut to this.
+/// The value of a suggested fact is truncated to this length.
 const MAX_SUGGESTION_CHARS: usize = 300;
 
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -33,7 +33,7 @@ pub struct Input {
     /// What to look for, in any language: a question, a phrase or a few words.
     #[schemars(length(min = 1, max = 2000))]
     pub query: String,
-    /// At most this many results (default 5).
+    /// Maximum number of results (default 5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 50))]
     pub max_results: Option<usize>,
@@ -41,17 +41,17 @@ pub struct Input {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 100))]
     pub directory_filter: Option<Vec<String>>,
-    /// Only notes of these days, both included. A note without a date counts by when it was last changed.
+    /// Only notes of these days, both included. For a note without a date, the day of its last change counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub date_range: Option<DateRange>,
-    /// Only notes with at least one of these tags or a tag below it, without the hash.
+    /// Only notes with at least one of these tags or a nested tag, without the hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 100))]
     pub tags: Option<Vec<String>>,
-    /// Set it once the user has agreed to see results that were withheld as sensitive.
+    /// Set this after the user has agreed to see results that were withheld as sensitive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm_sensitive: Option<bool>,
-    /// Say how each score came about.
+    /// Explain each score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explain: Option<bool>,
 }
@@ -67,7 +67,7 @@ pub struct DateRange {
     pub to: Option<String>,
 }
 
-/// Whether a result is a note or a remembered fact.
+/// Whether a result is a note or a stored fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -80,27 +80,27 @@ pub enum Kind {
 pub struct ResultItem {
     /// The chunk's plain text; code is left out.
     pub chunk_text: String,
-    /// 0 to 1; comparable within one answer.
+    /// 0 to 1; comparable within one response.
     pub score: f64,
-    /// The note, from the vault's root.
+    /// The path of the note, from the vault's root.
     pub source_file: String,
-    /// The headings it stands under.
+    /// The headings above the chunk.
     pub section: Option<String>,
     /// The note's date.
     pub date: Option<String>,
     /// The note's tags.
     pub tags: Vec<String>,
-    /// Which chunk of the note, from 0.
+    /// Index of the chunk in the note, from 0.
     pub chunk_index: u32,
     /// A note, or a fact that was stored with obsidian_rag_memory_store.
     pub kind: Kind,
     /// The note's title.
     pub title: String,
-    /// The part that shows why it was found; may show code.
+    /// The part that shows the match; may contain code.
     pub snippet: String,
-    /// The chunk's bytes in the note: [first, after the last].
+    /// The chunk's byte range in the note: [start, end).
     pub byte_range: Option<[u64; 2]>,
-    /// How the score came about.
+    /// The explanation of the score.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explain: Option<Explanation>,
 }
@@ -111,9 +111,9 @@ pub struct Explanation {
     pub full_text: Part,
     pub vector: Part,
     pub links: Part,
-    /// The terms of the question that the chunk has, as they are counted.
+    /// The terms of the query that the chunk contains.
     pub matched_terms: Vec<String>,
-    /// Those of them that the question repeats: each counts as often as the question has it.
+    /// The terms among them that the query repeats; each counts as often as the query contains it.
     pub repeated_terms: Vec<String>,
 }
 
@@ -121,9 +121,9 @@ pub struct Explanation {
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Part {
-    /// As measured: BM25, cosine, or the note's share of links.
+    /// The measured value: BM25, cosine, or the note's share of links.
     pub raw: Option<f64>,
-    /// 0 to 1 within this answer.
+    /// 0 to 1 within this response.
     pub part: f64,
     pub weight: f64,
 }
@@ -132,7 +132,7 @@ pub struct Part {
 #[schemars(deny_unknown_fields)]
 pub struct Data {
     pub results: Vec<ResultItem>,
-    /// Whether any result touches on health, money, relations, commitments or secrets.
+    /// Whether any result is about health, money, relations, commitments or secrets.
     pub sensitive_detected: bool,
     /// A fact worth remembering, for obsidian_rag_memory_store once the user agrees.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -197,7 +197,7 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
 
     let observed = knowledge.observed(Ok(library.clone())).await;
     let (health, problem) = observed.health();
-    // What keeps this very question from being answered better matters more than what a probe saw a while ago.
+    // A problem with this query matters more than the result of an earlier probe.
     let problem = screened.problem().or(embedded.problem).or(problem);
     let status = if problem.is_some() { Health::Degraded } else { health };
     let meta = knowledge.meta(call.started, Some(&library), found.scanned);
@@ -215,7 +215,7 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
     answer(status, Some(data), problem, meta, message)
 }
 
-/// How many results are wanted, and of which notes.
+/// The number of results and the filter of a request.
 async fn understand(call: &Call<'_>, input: &Input) -> Result<(usize, ChunkFilter), Problem> {
     let limit = input.max_results.unwrap_or(DEFAULT_RESULTS);
     let chars = input.query.chars().count();
@@ -241,7 +241,7 @@ async fn understand(call: &Call<'_>, input: &Input) -> Result<(usize, ChunkFilte
 struct VisibleResults {
     hits: Vec<Hit>,
     facts: Vec<(Fact, f32)>,
-    /// Of everything that was found, withheld or not.
+    /// The categories of everything that was found, withheld or not.
     categories: BTreeSet<Category>,
     /// Why results are withheld.
     withheld_for: BTreeSet<Category>,
@@ -256,7 +256,7 @@ impl VisibleResults {
         (self.withheld > 0).then(|| Problem::sensitive(self.withheld, &words.join(", ")))
     }
 
-    /// Takes notice of one result's categories; answers whether the result is withheld.
+    /// Records the categories of one result; returns whether the result is withheld.
     fn weigh(&mut self, own: &BTreeSet<Category>, asked_for: &[Category]) -> bool {
         self.categories.extend(own);
         let reasons: Vec<Category> = asked_for.iter().copied().filter(|c| own.contains(c)).collect();
@@ -266,7 +266,7 @@ impl VisibleResults {
     }
 }
 
-/// Looks through everything that would be shown and leaves out what must be confirmed first.
+/// Checks everything that would be shown and removes results that need confirmation.
 fn screen(knowledge: &Knowledge, hits: Vec<Hit>, facts: Vec<(Fact, f32)>, is_confirmed: bool) -> VisibleResults {
     let configured = &knowledge.config.sensitive.require_confirmation_for;
     let asked_for: &[Category] = if is_confirmed { &[] } else { configured };
@@ -317,7 +317,7 @@ async fn ask(call: &Call<'_>, library: &mut Arc<Library>, query: Query<'_>) -> R
     }
 }
 
-/// The days of a range; what is left open goes on for ever.
+/// The days of a range; an open end is unlimited.
 fn days(range: Option<&DateRange>) -> Result<Option<(i32, i32)>, Problem> {
     let Some(range) = range else { return Ok(None) };
     let day = |text: &Option<String>, place: &str| match text {
@@ -341,7 +341,7 @@ fn days(range: Option<&DateRange>) -> Result<Option<(i32, i32)>, Problem> {
 /// read, notes are still found.
 fn known_facts(call: &Call<'_>, library: &Library, filter: &ChunkFilter, question: &str) -> Vec<(Fact, f32)> {
     let paths = call.knowledge.paths_of(&call.call.policy.sandbox);
-    // Of a note that is not indexed only the place is known.
+    // For a note that is not indexed, only the path is known.
     let by_place = filter.tags.is_empty() && filter.days.is_none();
     let admits = |fact: &Fact| {
         let note = library.file_number(file_id(&fact.source)).and_then(|number| library.file(number));
@@ -352,7 +352,7 @@ fn known_facts(call: &Call<'_>, library: &Library, filter: &ChunkFilter, questio
             }
     };
     call.knowledge.facts.find(question, admits).unwrap_or_else(|error| {
-        tracing::warn!(%error, "remembered facts cannot be read");
+        tracing::warn!(%error, "stored facts cannot be read");
         Vec::new()
     })
 }

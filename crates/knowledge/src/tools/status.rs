@@ -1,5 +1,5 @@
 //! `obsidian_rag_status`: the health of the index and the state of each note.
-// A comment on these types is a description in a schema that models read, so not every field has one.
+// Comments on these types become descriptions in a schema that models read, so not every field has one.
 #![allow(missing_docs)]
 
 use super::{Args, Call, NotesTool, Tool, answer, index::wait_for, parse, reads};
@@ -16,29 +16,29 @@ use serde::{Deserialize, Serialize};
 use toolyard_engine::Output;
 use toolyard_protocol::Failure;
 
-/// Files in one answer unless asked otherwise,
+/// Default number of files in a response.
 const DEFAULT_FILES: usize = 100;
-/// and at most.
+/// Maximum number of files in a response.
 const MAX_FILES: usize = 1_000;
 
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Input {
-    /// List files in this state too, with the reason: "indexed", "empty", "skipped", "failed", or "all".
+    /// Also list files in this state, with the reason: "indexed", "empty", "skipped", "failed", or "all".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<FileFilter>,
-    /// At most this many files (default 100).
+    /// Maximum number of files (default 100).
     #[schemars(range(min = 1, max = 1000))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// Leave out this many files first: the next page.
+    /// Number of files to skip, for paging.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<usize>,
-    /// Tell about this job too, the one that runs or one of the last: the job_id of obsidian_rag_index.
+    /// Also report this job, running or recent: the job_id of obsidian_rag_index.
     #[schemars(length(max = 64))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_id: Option<String>,
-    /// Wait up to this many milliseconds for the end of that job, and not longer than the call's timeout allows.
+    /// Wait up to this many milliseconds for the end of that job, limited by the call's timeout.
     #[schemars(range(min = 0, max = 300_000))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
@@ -58,29 +58,29 @@ pub enum FileFilter {
 #[schemars(deny_unknown_fields)]
 pub struct Data {
     pub plugin_health: Health,
-    /// Notes that can be found.
+    /// Number of searchable notes.
     pub total_docs: u64,
-    /// Their chunks.
+    /// Number of their chunks.
     pub total_chunks: u64,
-    /// When the index last equalled the vault (ISO 8601).
+    /// When the index was last up to date with the vault (ISO 8601).
     pub last_sync: Option<String>,
-    /// Notes that are new or changed since.
+    /// Number of notes that are new or changed since.
     pub unindexed_files: u64,
-    /// Whether an Ollama server answers, used or not.
+    /// Whether an Ollama server responds, whether or not it is used.
     pub ollama_status: String,
-    /// The job that runs.
+    /// The running job.
     pub active_job: Option<ActiveJob>,
-    /// The last job that ended, and how.
+    /// The last job that ended.
     pub last_job: Option<Job>,
-    /// The job of job_id; null without one, and when it is not known any more.
+    /// The job with job_id; null without job_id, and when the job is no longer known.
     pub job: Option<Job>,
     pub index: Option<IndexData>,
     pub embedder: EmbedderData,
-    /// Files by what became of them.
+    /// Number of files by state.
     pub files: FileCounts,
     /// Number of stored facts.
     pub facts: u64,
-    /// The files that were asked for.
+    /// The requested files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_list: Option<FileList>,
 }
@@ -101,10 +101,10 @@ pub struct ActiveJob {
 pub struct IndexData {
     /// The table's version.
     pub version: String,
-    /// Counts complete versions.
+    /// Number of the complete version.
     pub generation: u64,
     pub completed_at: String,
-    /// Complete versions that are kept, the current one included.
+    /// Number of complete versions kept, including the current one.
     pub versions_kept: u64,
     pub embedder: String,
     pub dimensions: usize,
@@ -115,7 +115,7 @@ pub struct IndexData {
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct EmbedderData {
-    /// What is configured; empty for full text only, or when it cannot be asked.
+    /// The configured embedder; empty for full text only, or when it cannot be determined.
     pub id: String,
     /// up, down, or none for full text only.
     pub status: String,
@@ -128,7 +128,7 @@ pub struct FileCounts {
     pub empty: u64,
     pub skipped: u64,
     pub failed: u64,
-    /// Chunks that wait for a vector.
+    /// Number of chunks without a vector.
     pub unembedded_chunks: u64,
 }
 
@@ -145,7 +145,7 @@ pub struct FileList {
 pub struct FileData {
     pub path: String,
     pub state: String,
-    /// Why it was left out, or what is missing.
+    /// Why the file was skipped, or what is missing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
     pub chunks: u32,
@@ -192,7 +192,7 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
         Ok(library) => knowledge.files(library).await.unwrap_or_default(),
         Err(_) => Vec::new(),
     };
-    // One look at the vault is enough for both.
+    // One scan of the vault serves both.
     let unindexed = knowledge.unindexed(&files).await.unwrap_or(0);
     let (health, problem) = knowledge.judge(library.clone()).await.health();
     let library = library.ok();

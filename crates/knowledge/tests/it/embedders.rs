@@ -1,4 +1,4 @@
-//! Ollama and OpenAI-compatible servers, through the stand-in.
+//! Ollama and OpenAI-compatible servers, simulated by the stand-in server.
 
 use crate::{
     server::{Poison, StandIn},
@@ -113,7 +113,7 @@ async fn an_openai_server_may_answer_out_of_order() {
     ));
 }
 
-/// The matrix: Ollama down. The server is really stopped; words still answer.
+/// Error matrix: Ollama down. The server is really stopped; full text still works.
 #[toolyard_shows::shows("000-1-11", "000-3-01")]
 #[tokio::test(flavor = "multi_thread")]
 async fn ollama_down_is_degraded_with_data() {
@@ -159,7 +159,7 @@ async fn a_missing_model_says_what_to_pull() {
     assert_eq!(files(&answer), ["a.md"]);
 }
 
-/// Indexing goes on without vectors, and the vectors are made up for once the server is back.
+/// Indexing continues without vectors, and the missing vectors are added when the server is back.
 #[tokio::test(flavor = "multi_thread")]
 async fn vectors_are_made_up_for_when_the_server_is_back() {
     let server = StandIn::start(32).await;
@@ -183,7 +183,8 @@ async fn vectors_are_made_up_for_when_the_server_is_back() {
     assert_eq!(lab.call("obsidian_rag_status", json!({})).await["data"]["files"]["unembedded_chunks"], 0);
 }
 
-/// The vectors change their length under the same model name: answered by words, told, and mended by a reindex.
+/// The length of the vectors changes under the same model name: searches use full text and report the problem, and a
+/// reindex repairs the index.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_length_of_vectors_is_noticed_and_reindexed() {
     let server = StandIn::start(32).await;
@@ -204,7 +205,7 @@ async fn another_length_of_vectors_is_noticed_and_reindexed() {
     assert_eq!(status["data"]["total_docs"], 2);
 }
 
-/// Another embedder in the configuration: the old index answers, by words, until the new one is built.
+/// Another embedder is configured: the old index serves by full text until the new one is built.
 #[tokio::test(flavor = "multi_thread")]
 async fn switching_embedders_rebuilds_while_search_goes_on() {
     let lab = Lab::new();
@@ -223,7 +224,7 @@ async fn switching_embedders_rebuilds_while_search_goes_on() {
     assert_eq!(status["data"]["index"]["embedder"], "ollama/test-model@0123456789ab");
 }
 
-/// Another loopback address plays the other machine: what is tested is what is sent, not how far.
+/// Another loopback address simulates the other machine: the test checks what is sent, not where to.
 struct Remote(OllamaEmbedder);
 
 impl Embedder for Remote {
@@ -238,7 +239,7 @@ impl Embedder for Remote {
     }
 }
 
-/// Notes do not go to another machine unless allowed, and what is sensitive not even then.
+/// Notes are sent to another machine only if allowed, and sensitive text never.
 #[tokio::test(flavor = "multi_thread")]
 async fn sensitive_chunks_are_not_sent_away() {
     let server = StandIn::start(32).await;
@@ -282,7 +283,7 @@ async fn an_evaluation_sends_nothing_sensitive_away_either() {
     assert_eq!(report.fused.mrr, 1.0, "words find it all the same");
 }
 
-/// What is broken for now is not taken for texts that have no vector: they wait, and the next job embeds them.
+/// A temporary failure does not mark texts as unembeddable: they wait, and the next job embeds them.
 #[tokio::test(flavor = "multi_thread")]
 async fn chunks_wait_while_the_server_only_fails() {
     for status in [500, 503, 429, 401, 400] {
@@ -358,7 +359,7 @@ async fn an_openai_server_gets_long_texts_shortened_in_a_batch_and_alone() {
     assert!(embedder.embed(&texts(&[&long]), Purpose::Query).await.unwrap()[0].is_some());
 }
 
-/// A server that takes a connection and then says nothing must not keep words from being found.
+/// A server that accepts a connection and never responds must not prevent full-text results.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_hangs_is_degraded_with_data() {
     let server = StandIn::start(32).await;
@@ -373,7 +374,7 @@ async fn a_server_that_hangs_is_degraded_with_data() {
     assert_eq!(lab.search("blue bicycle").await["status"], "healthy", "nothing is asked of /api/show");
     for path in ["/api/embed", "/api/tags", "/api/version"] {
         server.behaviour.refuse(path, 0);
-        // Another process that has not asked the server for anything yet.
+        // Simulates another process that has not contacted the server yet.
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("vault")).unwrap();
         let fresh: Arc<dyn Embedder> = Arc::new(OllamaEmbedder::new(&config.embedding).unwrap());
@@ -422,7 +423,7 @@ async fn a_refused_list_of_models_does_not_make_it_another_model() {
     assert_eq!(embedder.describe().await.unwrap().id, "ollama/test-model@", "a server that never tells");
 }
 
-/// An OpenAI server that stopped is noticed, though its vectors' length is long known.
+/// A stopped OpenAI server is detected, although the length of its vectors is known.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_openai_server_that_stopped_is_degraded_until_it_is_back() {
     let server = StandIn::start(32).await;

@@ -1,4 +1,4 @@
-//! Indexing under load and in trouble: large notes, embedders that are misconfigured or refuse, other processes, records
+//! Indexing under load and with failures: large notes, misconfigured or failing embedders, other processes, records
 //! that cannot be written.
 
 use crate::support::{Lab, POISON, Trigrams, Watched, code, eventually, map, watched};
@@ -20,10 +20,10 @@ use toolyard_knowledge::{
     indexer::{JobMode, JobState, Started},
 };
 
-/// One write: its chunks, and the files that it says are indexed.
+/// One write: the number of chunks, and the files that it marks as indexed.
 type Put = (usize, Vec<String>);
 
-/// An index in memory that remembers how it was written to.
+/// An in-memory index that records its writes.
 #[derive(Clone, Default)]
 struct Ledger {
     index: Arc<MemoryIndex>,
@@ -87,7 +87,7 @@ async fn row(lab: &Lab, path: &str) -> FileRow {
     files.into_iter().find(|file| file.path == path).unwrap()
 }
 
-/// Memory is bounded by the batch: neither many notes nor one of many sections make a larger write.
+/// The batch size bounds the memory: neither many notes nor one note with many sections makes a larger write.
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_stay_small_whatever_the_notes() {
     let ledger = Ledger::default();
@@ -138,7 +138,7 @@ async fn a_job_stopped_within_a_large_note_goes_on_with_its_vectors() {
     assert_eq!(embedder.passages.load(Ordering::SeqCst), 700, "what was embedded is not embedded again");
     let file = row(&lab, "large.md").await;
     assert_eq!((file.state, file.chunks, file.unembedded), (FileState::Indexed, 700, 0));
-    // Stopped once more, and then the note goes away: nothing of it stays behind.
+    // The job is stopped once more, and then the note is deleted: none of its chunks remain.
     lab.note("large.md", sections(900).replace("section", "part"));
     embedder.hold_from(701);
     lab.call("obsidian_rag_index", json!({"mode": "sync"})).await;
@@ -153,7 +153,7 @@ async fn a_job_stopped_within_a_large_note_goes_on_with_its_vectors() {
     assert_eq!(lab.index("sync").await["data"]["total_chunks"], 1);
 }
 
-/// A key that is not set must not cost the vectors.
+/// A missing key in the environment must not discard the vectors.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_misconfigured_embedder_keeps_the_vectors() {
     let (lab, embedder) = watched();
@@ -185,7 +185,7 @@ async fn a_job_is_found_by_its_id_after_others_ran() {
     let status = lab.call("obsidian_rag_status", json!({"job_id": first})).await;
     assert_eq!((&status["data"]["job"]["id"], status["data"]["job"]["indexed_files"].as_u64()), (&first, Some(1)));
     assert_ne!(status["data"]["last_job"]["id"], first);
-    // While another one runs, the last that ended is still told.
+    // While a job is running, the last ended job is still reported.
     let last = status["data"]["last_job"]["id"].clone();
     lab.note("c.md", "a green boat");
     embedder.hold_from(0);
@@ -213,7 +213,7 @@ async fn what_did_not_change_makes_no_version() {
     let status = lab.call("obsidian_rag_status", json!({"job_id": again["data"]["job_id"]})).await;
     assert_eq!(status["data"]["job"]["total_chunks"], 3, "what is there counts, new version or not");
 
-    // What the embedder refuses again and again is not written again and again.
+    // A text that the embedder keeps rejecting is not written again each time.
     lab.note("bad.md", POISON);
     lab.index("sync").await;
     let before = generation(&lab).await;
@@ -252,7 +252,7 @@ async fn a_touched_note_without_a_date_counts_by_its_new_day() {
     assert_eq!(embedder.passages.load(Ordering::SeqCst), 2, "nothing is embedded again");
 }
 
-/// Another embedder: a sync rebuilds, and one that was stopped is gone on with.
+/// With another embedder, a sync rebuilds the index, and a cancelled rebuild is continued.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_rebuild_rests_and_is_gone_on_with() {
     let lab = Lab::new();
@@ -295,7 +295,7 @@ async fn a_stopped_job_does_not_come_back_before_a_note_changes() {
     embedder.hold_from(usize::MAX);
     let stop = CancellationToken::new();
     let serving = tokio::spawn(toolyard_knowledge::serve(lab.knowledge.clone(), stop.clone()));
-    // Long enough for the first look at the whole vault, which would find the new note.
+    // Long enough for the first scan of the vault, which would find the new note.
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(lab.knowledge.jobs.record().last.map(|job| job.id), cancelled.as_str().map(str::to_owned));
     eventually("a change is indexed, and what was left with it", || async {
@@ -332,7 +332,7 @@ async fn a_record_that_cannot_be_written_does_not_keep_a_job_running() {
     lab.note("a.md", "the blue bicycle");
     embedder.hold_from(0);
     let id = lab.call("obsidian_rag_index", json!({"mode": "full"})).await["data"]["job_id"].clone();
-    // Nothing can take the place of a folder that has something in it.
+    // A folder with content cannot be replaced by a file, so writing the record fails.
     let record = lab.dir.path().join("index/job.json");
     std::fs::remove_file(&record).unwrap();
     std::fs::create_dir_all(record.join("in the way")).unwrap();
@@ -363,7 +363,7 @@ async fn trouble_is_over_when_another_process_did_better() {
     assert_eq!(lab.call("obsidian_rag_status", json!({})).await["status"], "healthy");
 }
 
-/// Pictures and ignored files are nobody's trouble; a folder that cannot be looked into is.
+/// Images and ignored files are not reported; a folder that cannot be listed is.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_what_may_be_a_note_is_told_as_unreadable() {
     let lab = Lab::new();
@@ -385,7 +385,7 @@ async fn only_what_may_be_a_note_is_told_as_unreadable() {
     assert_eq!(listed, ["back\\slash.md", "fol\\der"]);
 }
 
-/// A call that waits longer than it may answers in time instead.
+/// A call that would wait beyond its deadline responds in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_call_answers_before_its_time_is_over() {
     let (lab, embedder) = watched();

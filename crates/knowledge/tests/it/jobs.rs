@@ -31,7 +31,7 @@ async fn unchanged_chunks_are_never_embedded_again() {
     let moved = lab.index("sync").await;
     assert_eq!((moved["data"]["indexed_files"].as_u64(), moved["data"]["removed_files"].as_u64()), (Some(1), Some(1)));
     assert_eq!(lab.found("another note").await[0], "c.md");
-    // The title is part of what is embedded, and the file's name is its title.
+    // The title is part of the embedded text, and the file name is the title.
     assert_eq!(embedder.passages.swap(0, Ordering::SeqCst), 1);
     let before = lab.knowledge.library().await.unwrap().info().generation;
     lab.index("sync").await;
@@ -41,11 +41,11 @@ async fn unchanged_chunks_are_never_embedded_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_polled_cancelled_and_continued() {
     let (lab, embedder) = watched();
-    // More than the first batch, so that something is written before the job is stopped.
+    // More notes than the first batch, so that something is written before the job is cancelled.
     for i in 0..600 {
         lab.note(&format!("n{i:04}.md"), format!("note number {i}"));
     }
-    // The first batch is embedded; the second is waited for in vain.
+    // The first batch is embedded; the second one hangs.
     embedder.hold_from(1);
     let started = lab.call("obsidian_rag_index", json!({"mode": "full"})).await;
     let id = started["data"]["job_id"].as_str().unwrap().to_owned();
@@ -66,7 +66,7 @@ async fn a_job_is_polled_cancelled_and_continued() {
     assert_eq!(status["data"]["active_job"]["id"], id.as_str());
     let progress = status["data"]["active_job"]["progress"].as_f64().unwrap();
     assert!(progress > 0.0 && progress < 1.0, "what is written counts, not what is read: {progress}");
-    // The embedder is never heard of again.
+    // The embedder never responds again.
     let cancelled = lab.call("obsidian_rag_index", json!({"mode": "cancel"})).await;
     assert_eq!(cancelled["data"]["state"], "cancelled", "{cancelled:#}");
     assert_eq!(code(&lab.search("note number 7").await), "INDEX_NOT_FOUND", "nothing half done is seen");
@@ -79,7 +79,7 @@ async fn a_job_is_polled_cancelled_and_continued() {
     assert_eq!(lab.found("note number 222").await[0], "n0222.md");
 }
 
-/// The matrix: the indexer goes down. It really does; the last complete version still answers.
+/// Error matrix: the indexer panics. The last complete version still answers.
 #[toolyard_shows::shows("000-3-06")]
 #[tokio::test(flavor = "multi_thread")]
 async fn an_indexer_that_goes_down_is_told_and_retried() {
@@ -106,7 +106,7 @@ async fn an_indexer_that_goes_down_is_told_and_retried() {
     assert_eq!(answer["data"]["results"][0]["source_file"], "a.md");
 }
 
-/// A process that was killed left its record; the next one takes the job up once.
+/// A killed process left its record; the next process resumes the job once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_job_is_taken_up_once() {
     let (lab, embedder) = watched();
@@ -221,7 +221,7 @@ async fn another_recipe_cuts_the_notes_again_without_embedding_what_is_the_same(
     assert_eq!(again as u64, done["data"]["total_chunks"].as_u64().unwrap() - 1, "the short note's vector was known");
 }
 
-/// Nothing leaves the machine, and nothing of a note is in an error.
+/// Errors contain no text of the notes.
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_hold_nothing_of_the_notes() {
     let lab = Lab::with(KnowledgeConfig::default(), Some(Arc::new(Trigrams(16))));

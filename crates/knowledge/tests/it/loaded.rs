@@ -1,5 +1,5 @@
-//! The version that searches use: what it takes over from the one before, what becomes of it when the index breaks, cannot
-//! be reached, and is whole again.
+//! The version that searches use: what it reuses from the previous one, and what happens when the index breaks, becomes
+//! unreachable and recovers.
 
 use crate::{
     index_suite::{note, spec},
@@ -22,7 +22,7 @@ use toolyard_knowledge::{
 
 const X: [f32; 4] = [1.0, 0.0, 0.0, 0.0];
 const Y: [f32; 4] = [0.0, 1.0, 0.0, 0.0];
-/// Room for any vectors of these tests.
+/// A budget for all vectors of these tests.
 const ROOM: u64 = 1 << 20;
 
 async fn write(index: &dyn NoteIndex, spec: &IndexSpec, batches: Vec<WriteBatch>) {
@@ -46,7 +46,7 @@ async fn vectors_of_another_model_are_never_taken_over() {
     };
     write(&index, &spec(), vec![note("a.md", &[("apple", X)])]).await;
     let first = load(&index, None, ROOM).await;
-    // The same text and the same length of vectors, from another model.
+    // The same text and vector length, but from another model.
     let other = IndexSpec { embedder: "test/b".to_owned(), ..spec() };
     write(&index, &other, vec![note("a.md", &[("apple", Y)])]).await;
     let second = load(&index, Some(&first), ROOM).await;
@@ -56,7 +56,7 @@ async fn vectors_of_another_model_are_never_taken_over() {
     assert!(likeness(&back, &X) > 0.99 && likeness(&back, &Y) < 0.01);
 }
 
-/// A chunk that the words bring up has its likeness counted though hundreds of others are nearer.
+/// For a chunk found by words, the cosine counts although hundreds of other chunks are nearer.
 #[tokio::test]
 async fn ranking_is_the_same_whether_vectors_are_in_memory_or_not() {
     let index = MemoryIndex::new();
@@ -93,7 +93,7 @@ async fn ranking_is_the_same_whether_vectors_are_in_memory_or_not() {
     assert!(found.iter().any(|f| f.text_part > 0.0 && f.likeness.is_some_and(|like| (like - 0.6).abs() < 0.01)));
 }
 
-/// An index whose files can be damaged and restored, and whose place can go away.
+/// An index whose files can be damaged and restored, and whose location can become unreachable.
 #[derive(Default)]
 struct Breakable {
     inner: MemoryIndex,
@@ -102,11 +102,11 @@ struct Breakable {
 
 #[derive(Default)]
 struct State {
-    /// It cannot be opened.
+    /// The index cannot be opened.
     unopenable: AtomicBool,
-    /// What is open cannot be read.
+    /// An open index cannot be read.
     unreadable: AtomicBool,
-    /// The place does not answer.
+    /// The location does not respond.
     away: AtomicBool,
 }
 

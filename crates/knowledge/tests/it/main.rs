@@ -1,5 +1,5 @@
-//! The knowledge crate as a whole: real files, real jobs, calls through the engine's one road, and stand-ins that speak
-//! the embedding servers' interfaces with real vectors.
+//! Tests of the whole crate: real files, real jobs, calls through the engine, and stand-in servers that implement the
+//! embedding interfaces with real vectors.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 mod embedders;

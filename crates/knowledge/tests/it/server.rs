@@ -1,5 +1,6 @@
-//! A stand-in for embedding servers. Ollama itself is in no package registry, so this speaks its interface, and OpenAI's,
-//! over real HTTP with real vectors (hashed trigrams) and the servers' own error shapes. It is not Ollama.
+//! A stand-in for embedding servers. Ollama is not available in any package registry, so this server implements its
+//! interface and OpenAI's over real HTTP, with real vectors (hashed trigrams) and the servers' own error formats. It is
+//! not Ollama.
 
 use crate::support::trigrams;
 use serde_json::{Value, json};
@@ -19,28 +20,28 @@ use tokio_util::sync::CancellationToken;
 #[derive(Default)]
 pub(crate) struct Behaviour {
     pub(crate) dimensions: AtomicUsize,
-    /// Texts embedded so far.
+    /// Number of texts embedded so far.
     pub(crate) embedded: AtomicUsize,
-    /// Requests answered so far.
+    /// Number of requests answered so far.
     pub(crate) requests: AtomicUsize,
-    /// The next so many embedding requests get HTTP 500.
+    /// Number of following embedding requests that get HTTP 500.
     pub(crate) failures: AtomicUsize,
-    /// The model is not there.
+    /// The server does not have the model.
     pub(crate) no_model: AtomicBool,
-    /// Only `/api/embeddings`, as in old versions.
+    /// The server has only `/api/embeddings`, like old versions.
     pub(crate) is_old: AtomicBool,
-    /// Texts longer than this many characters are refused; 0 takes any.
+    /// Texts longer than this many characters are rejected; 0 means no limit.
     pub(crate) max_chars: AtomicUsize,
-    /// Every text that was to be embedded, as it came.
+    /// Every text received for embedding.
     pub(crate) texts: Mutex<Vec<String>>,
-    /// Paths that are answered with this status and nothing else; 0 means with nothing at all, for ever.
+    /// Paths that get this status and no content; with 0 they never get a response.
     pub(crate) refused: Mutex<HashMap<&'static str, u16>>,
     /// Requests with several texts get HTTP 500.
     pub(crate) no_batches: AtomicBool,
-    /// What cannot be embedded, whatever else stands beside it: the model gives something that is no number, which some
-    /// servers answer with HTTP 500 and others with null.
+    /// A text that cannot be embedded, even as a part of a longer one: the model produces a value that is not a number,
+    /// which some servers report as HTTP 500 and others as null.
     pub(crate) poison: Mutex<Option<(&'static str, Poison)>>,
-    /// What `/api/show` says the vectors' length is, where that is not so.
+    /// A wrong vector length that `/api/show` reports.
     pub(crate) shown_length: AtomicUsize,
 }
 
@@ -51,7 +52,7 @@ pub(crate) enum Poison {
 }
 
 impl Behaviour {
-    /// Answers a path with a status from now on; 0 for nothing at all, 200 for as usual.
+    /// Sets the status of a path; 0 for no response, 200 for normal operation.
     pub(crate) fn refuse(&self, path: &'static str, status: u16) {
         let mut refused = self.refused.lock().unwrap();
         if status == 200 {
@@ -61,7 +62,7 @@ impl Behaviour {
         }
     }
 
-    /// Whether a text with these words ever came.
+    /// Whether a text with these words was ever received.
     pub(crate) fn has_seen(&self, words: &str) -> bool {
         self.texts.lock().unwrap().iter().any(|text| text.contains(words))
     }
@@ -106,7 +107,7 @@ impl StandIn {
         Self { url: format!("http://127.0.0.1:{port}"), behaviour, port, stop, done }
     }
 
-    /// Nobody listens any more.
+    /// Stops the server; the port is closed.
     pub(crate) async fn stop(self) -> Stopped {
         self.stop.cancel();
         let _ = self.done.await;
@@ -120,7 +121,7 @@ pub(crate) struct Stopped {
 }
 
 impl Stopped {
-    /// The same server on the same port.
+    /// Starts the same server on the same port.
     pub(crate) async fn start_again(self) -> StandIn {
         StandIn::listen(self.port, self.behaviour).await
     }

@@ -1,11 +1,12 @@
-//! When an index counts as stale: the last sync is long ago and the vault has changed since, whoever asks.
+//! An index counts as stale when the last sync is long ago and the vault has changed since, regardless of which tool
+//! checks.
 
 use crate::support::{Lab, code, files};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use toolyard_knowledge::indexer::{JobFile, JobRecord};
 
-/// As if the last sync had been two hours ago.
+/// Sets the last sync to two hours ago.
 fn age(lab: &Lab) {
     let file = JobFile::new(&lab.dir.path().join("index"));
     let last_sync = Some(Timestamp::now() - SignedDuration::from_hours(2));
@@ -39,7 +40,7 @@ async fn an_unchanged_vault_is_never_stale_whatever_is_unreadable_in_it() {
     assert_eq!(code(&lab.call("obsidian_rag_status", json!({})).await), "none");
 }
 
-/// A note that is put back as it once was is older than the last sync, and changed all the same.
+/// A restored note is older than the last sync but still a change.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_note_that_was_put_back_makes_the_index_stale() {
     let lab = indexed().await;
@@ -63,7 +64,7 @@ async fn after_a_rollback_the_last_sync_is_that_of_the_version() {
     assert_eq!(status["data"]["last_sync"], first.to_string());
 }
 
-/// The index answers without its notes, and says that they are gone.
+/// The index answers without its notes and reports that the vault is unavailable.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vault_that_is_gone_leaves_the_index_answering_degraded() {
     let lab = indexed().await;

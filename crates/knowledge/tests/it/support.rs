@@ -1,4 +1,4 @@
-//! A vault in a temporary folder with everything around it, called through the engine.
+//! A vault in a temporary folder with all services, called through the engine.
 
 use serde_json::{Map, Value, json};
 use std::{
@@ -23,10 +23,10 @@ use toolyard_knowledge::{
 };
 use toolyard_vault::{Vault, VaultOptions};
 
-/// How long anything may take before a test gives up; far more than it needs, for busy machines.
+/// Timeout of every wait, longer than needed even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Compiled output schemas: every answer of every test is held against them.
+/// Compiled output schemas, against which every response of every test is validated.
 static OUTPUT_SCHEMAS: LazyLock<HashMap<String, jsonschema::Validator>> = LazyLock::new(|| {
     toolyard_knowledge::definitions()
         .unwrap()
@@ -35,7 +35,7 @@ static OUTPUT_SCHEMAS: LazyLock<HashMap<String, jsonschema::Validator>> = LazyLo
         .collect()
 });
 
-/// A real embedder without a model: hashed character trigrams. Texts that share words have vectors that are near.
+/// A real embedder without a model: hashed character trigrams. Texts that share words have similar vectors.
 pub(crate) struct Trigrams(pub(crate) usize);
 
 pub(crate) fn trigrams(text: &str, dimensions: usize) -> Option<Vec<f32>> {
@@ -61,7 +61,7 @@ impl Embedder for Trigrams {
     }
 }
 
-/// Counts what it embeds, and can be made to wait, to refuse a text, or to go down with the job.
+/// An embedder that counts its texts and can be made to hang, reject a text, or panic.
 pub(crate) struct Watched {
     pub(crate) passages: AtomicUsize,
     pub(crate) panic: AtomicBool,
@@ -77,13 +77,13 @@ impl Watched {
         })
     }
 
-    /// Answers nothing any more once it has embedded so many passages.
+    /// Hangs after this many embedded passages.
     pub(crate) fn hold_from(&self, passages: usize) {
         self.hold_from.store(passages, Ordering::SeqCst);
     }
 }
 
-/// What no embedder takes that is [`Watched`].
+/// A text that [`Watched`] rejects.
 pub(crate) const POISON: &str = "poison";
 
 impl Embedder for Watched {
@@ -146,14 +146,14 @@ impl Lab {
         Self::around(dir, index, knowledge, policy)
     }
 
-    /// The same vault and index with an embedder that cannot even be tried.
+    /// The same vault and index with an embedder that cannot be created.
     pub(crate) fn misconfigured(self, problem: EmbedError) -> Self {
         let config = KnowledgeConfig::default();
         let knowledge = knowledge(self.dir.path(), self.index.clone(), config, None, Some(problem));
         Self::around(self.dir, self.index, knowledge, self.policy)
     }
 
-    /// The same vault and index as another process has them at the same time.
+    /// The same vault and index, opened concurrently as by another process.
     pub(crate) fn beside(&self, embedder: Arc<dyn Embedder>) -> Arc<Knowledge> {
         knowledge(self.dir.path(), self.index.clone(), KnowledgeConfig::default(), Some(embedder), None)
     }
@@ -171,7 +171,7 @@ impl Lab {
         Self { dir, index, knowledge, engine, policy }
     }
 
-    /// The same vault and index, as another process would find them, with another configuration.
+    /// The same vault and index, reopened with another configuration as by another process.
     pub(crate) fn restarted(self, config: KnowledgeConfig, embedder: Option<Arc<dyn Embedder>>) -> Self {
         Self::over(self.dir, self.index, config, embedder, self.policy)
     }
@@ -184,7 +184,7 @@ impl Lab {
         write(&self.path(name), text.as_ref());
     }
 
-    /// Calls a tool as the person at the command line; the answer is the envelope, held against its schema.
+    /// Calls a tool as the person at the command line; returns the envelope after validating it against its schema.
     pub(crate) async fn call(&self, tool: &str, args: Value) -> Value {
         let answer = self.try_call(tool, args).await;
         answer.unwrap_or_else(|failure| panic!("{tool}: {failure}"))
@@ -205,7 +205,7 @@ impl Lab {
         }
     }
 
-    /// Indexes and waits.
+    /// Runs an indexing job and waits for it.
     pub(crate) async fn index(&self, mode: &str) -> Value {
         let answer = self.call("obsidian_rag_index", json!({"mode": mode, "wait_ms": 20_000})).await;
         assert_eq!(answer["data"]["state"], "done", "{answer:#}");
@@ -216,7 +216,7 @@ impl Lab {
         self.call("obsidian_rag_search", json!({"query": query})).await
     }
 
-    /// The files a search finds, in order.
+    /// The files that a search returns, in order.
     pub(crate) async fn found(&self, query: &str) -> Vec<String> {
         files(&self.search(query).await)
     }
@@ -266,7 +266,7 @@ pub(crate) fn map(value: Value) -> Map<String, Value> {
     }
 }
 
-/// Looks again and again until it is so.
+/// Polls until the condition holds.
 pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut look: impl FnMut() -> F) {
     let start = Instant::now();
     while !look().await {

@@ -1,4 +1,4 @@
-//! The four tools: their envelopes, every row of the error matrix by its real cause, filters, explanations.
+//! The four tools: their envelopes, every row of the error matrix by its real cause, filters and explanations.
 
 use crate::support::{Lab, Trigrams, code, files};
 use serde_json::{Value, json};
@@ -90,8 +90,7 @@ async fn filters_narrow_by_folder_date_and_tag() {
     assert!(files(&answer).is_empty());
 }
 
-/// What a schema cannot tell is answered in the envelope, as every other trouble of these tools; what it can tell never
-/// reaches the tool.
+/// Errors that a schema cannot express are reported in the envelope, like every other problem of these tools.
 #[toolyard_shows::shows("000-2-01")]
 #[tokio::test(flavor = "multi_thread")]
 async fn arguments_that_mean_nothing_are_refused_with_what_to_do() {
@@ -110,7 +109,7 @@ async fn arguments_that_mean_nothing_are_refused_with_what_to_do() {
     }
     let answer = lab.call("obsidian_rag_memory_store", json!({"key": " ", "value": "v", "source": "a.md"})).await;
     assert_eq!((answer["status"].as_str(), code(&answer)), (Some("unavailable"), "VALIDATION_ERROR"), "{answer}");
-    // What the schema itself refuses is answered in the same way.
+    // Violations of the schema are reported in the same way.
     for (tool, args, place) in [
         ("obsidian_rag_search", json!({"query": "x", "max_results": 0}), "/max_results"),
         ("obsidian_rag_search", json!({"query": ""}), "/query"),
@@ -131,7 +130,7 @@ async fn arguments_that_mean_nothing_are_refused_with_what_to_do() {
     assert_eq!(files(&lab.call("obsidian_rag_search", one_day).await), ["Journal/2024-03-05.md"; 2]);
 }
 
-/// `é` may be one character on disk and two in a question, or the other way round.
+/// `é` may be one character on disk and two in a query, or the other way round.
 #[tokio::test(flavor = "multi_thread")]
 async fn filters_mean_the_same_name_in_both_spellings_of_a_letter() {
     let lab = Lab::new();
@@ -179,7 +178,7 @@ async fn what_a_note_is_called_headed_and_linked_to_is_found() {
     assert_eq!(status["data"]["file_list"]["files"][0]["path"], "Wifi password.md");
 }
 
-/// A name that is not UTF-8 cannot be a path, but nobody has to wonder where the note is.
+/// A name that is not valid UTF-8 cannot be a path, but the note is listed as failed.
 #[tokio::test(flavor = "multi_thread")]
 async fn notes_with_unreadable_names_are_listed_as_failed() {
     use std::os::unix::ffi::OsStrExt;
@@ -204,7 +203,7 @@ async fn snippets_show_where_words_stand_whatever_comes_before_them() {
     let answer = lab.search("倉庫の鍵").await;
     let snippet = answer["data"]["results"][0]["snippet"].as_str().unwrap();
     assert!(snippet.contains("倉庫の鍵"), "{snippet}");
-    // Text comes before code, however many other words stand before the one that was asked for.
+    // Text is preferred to code, however many other words precede the match.
     let words: String = (0..200).map(|number| format!("w{number} ")).collect();
     lab.note("b.md", format!("{words}a yellow submarine\n\n```\nlet submarine = 1;\n```\n"));
     lab.index("sync").await;
@@ -229,7 +228,7 @@ async fn explain_adds_up() {
     assert_eq!(first["matched_terms"], json!(["blue", "bicycl"]));
 }
 
-/// The matrix: no index, then an empty vault.
+/// Error matrix: no index, then an empty vault.
 #[toolyard_shows::shows("000-2-03", "000-3-02")]
 #[tokio::test(flavor = "multi_thread")]
 async fn no_index_and_an_empty_vault_are_unavailable() {
@@ -245,7 +244,7 @@ async fn no_index_and_an_empty_vault_are_unavailable() {
     assert_eq!(status["data"]["plugin_health"], "unavailable");
 }
 
-/// The matrix: path traversal, in every spelling, in both arguments that take paths.
+/// Error matrix: path traversal, in every spelling, in both arguments that take paths.
 #[toolyard_shows::shows("000-2-07", "000-3-04")]
 #[tokio::test(flavor = "multi_thread")]
 async fn paths_that_lead_out_are_security_violations() {
@@ -292,7 +291,7 @@ async fn paths_that_lead_out_are_security_violations() {
     assert_eq!(status["data"]["facts"], 0);
 }
 
-/// What the policy's path rules hide is neither found nor listed nor named.
+/// Files hidden by the policy's path rules are neither found nor listed nor named.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_callers_path_rules_hold_for_results() {
     let lab = small_library().await;
@@ -308,7 +307,7 @@ async fn the_callers_path_rules_hold_for_results() {
     assert!(!status.to_string().contains("Journal/"), "{status:#}");
 }
 
-/// The matrix: sensitive content. Flagged by default; withheld where confirmation is required.
+/// Error matrix: sensitive content is flagged by default, and withheld where confirmation is required.
 #[toolyard_shows::shows("000-3-05")]
 #[tokio::test(flavor = "multi_thread")]
 async fn sensitive_results_are_flagged_or_withheld() {
@@ -344,7 +343,7 @@ async fn sensitive_results_are_flagged_or_withheld() {
     assert_eq!(files(&lab.call("obsidian_rag_search", confirmed).await), ["Money.md"]);
 }
 
-/// Plain secrets are withheld unless the user agreed; the other results are shown beside them.
+/// Secrets are withheld unless the user agreed; the other results are shown.
 #[toolyard_shows::shows("000-3-05")]
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_are_withheld_by_default_and_the_rest_is_shown() {
@@ -378,7 +377,7 @@ async fn the_time_of_the_vault_is_always_a_time() {
     }
 }
 
-/// Whatever is shown is looked through: comments, properties, titles, headings, tags, and a fact's key.
+/// Everything that is shown is checked: comments, properties, titles, headings, tags, and a fact's key.
 #[tokio::test(flavor = "multi_thread")]
 async fn sensitive_content_is_noticed_wherever_it_stands() {
     let sensitive = SensitiveConfig {
@@ -435,7 +434,7 @@ async fn remembered_facts_come_first_with_history() {
     assert_eq!(found["data"]["results"][1]["kind"], "note");
 }
 
-/// A fact is found where the note is that it was read in: by folder, tag and date, and never past the path rules.
+/// A fact is filtered by the note in its source: by folder, tag and date, and by the path rules.
 #[tokio::test(flavor = "multi_thread")]
 async fn facts_pass_the_filters_that_their_notes_pass() {
     let lab = small_library().await;

@@ -1,4 +1,4 @@
-//! A running server: what changes is found without anybody asking for it.
+//! A running server finds and indexes changes automatically.
 
 use crate::support::{Lab, Trigrams, eventually};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ async fn a_changed_note_is_found_soon() {
     let stop = CancellationToken::new();
     let serving = tokio::spawn(toolyard_knowledge::serve(lab.knowledge.clone(), stop.clone()));
     eventually("the watcher is there and sees a new note", || async {
-        // Written again until the watcher is up; afterwards one write is enough.
+        // The note is written repeatedly until the watcher is running; after that one write is enough.
         lab.note("new/b.md", "a yellow submarine");
         lab.found("yellow submarine").await.first().is_some_and(|f| f == "new/b.md")
     })
@@ -35,7 +35,7 @@ async fn a_changed_note_is_found_soon() {
         !lab.found("yellow submarine").await.contains(&"new/b.md".to_owned())
     })
     .await;
-    // A folder may look like a file with an extension; only its own name is ever told.
+    // A folder name may look like a file with an extension, and the event contains only the folder's own name.
     let elsewhere = lab.dir.path().join("elsewhere.v1");
     crate::support::write(&elsewhere.join("c.md"), b"a purple zeppelin");
     std::fs::rename(&elsewhere, lab.path("2024.05")).unwrap();

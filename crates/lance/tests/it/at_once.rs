@@ -1,4 +1,4 @@
-//! Readers beside a writer that finishes one version after another, and what a sync does where only the settings changed.
+//! Readers that run concurrently with a writer, and a sync after only the settings changed.
 
 use crate::index_suite::{chunk, file, note, spec};
 use lance::index::DatasetIndexExt;
@@ -7,7 +7,7 @@ use toolyard_lance::{LanceIndex, LanceOptions};
 use toolyard_noteindex::{ChunkFilter, NoteIndex, Start, WriteBatch};
 
 const X: [f32; 4] = [1.0, 0.0, 0.0, 0.0];
-/// Versions that are completed while others look.
+/// Number of versions completed while readers run.
 const JOBS: usize = 25;
 
 fn open(dir: &Path, change: impl FnOnce(&mut LanceOptions)) -> LanceIndex {
@@ -16,7 +16,7 @@ fn open(dir: &Path, change: impl FnOnce(&mut LanceOptions)) -> LanceIndex {
     LanceIndex::new(options)
 }
 
-/// Old versions lose their tags the moment a new one is complete; whoever looks just then sees no damage.
+/// Old versions lose their tags as soon as a new version is complete; a concurrent reader must not report damage.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn whoever_looks_while_jobs_complete_sees_no_damage() {
     let dir = tempfile::tempdir().unwrap();
@@ -38,7 +38,7 @@ async fn whoever_looks_while_jobs_complete_sees_no_damage() {
     });
     let mut lookers = Vec::new();
     for _ in 0..3 {
-        // As another process would, with nothing in common.
+        // Each reader opens the index separately, as another process would.
         let index = open(dir.path(), few);
         let done = work.abort_handle();
         lookers.push(tokio::spawn(async move {
@@ -60,7 +60,7 @@ async fn whoever_looks_while_jobs_complete_sees_no_damage() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn less_memory_for_vectors_builds_their_index_though_no_note_changed() {
-    /// Just enough that a vector index is worth making.
+    /// Just enough chunks for a vector index.
     const CHUNKS: u32 = 4_200;
     let dir = tempfile::tempdir().unwrap();
     let index = open(dir.path(), |_| {});
@@ -85,7 +85,7 @@ async fn less_memory_for_vectors_builds_their_index_though_no_note_changed() {
     let vector = table.schema().field("vector").unwrap().id;
     assert!(table.load_indices().await.unwrap().iter().any(|index| index.fields == [vector]));
 
-    // A note that the vector index does not cover is found beside those that it covers, and all are measured alike.
+    // A note that the vector index does not cover is found together with covered ones, and all have comparable scores.
     let mut writer = tight.write(&spec(), Start::Continue).await.unwrap();
     writer.put(note("b.md", &[("late", [0.6, 0.0, 0.8, 0.0])])).await.unwrap();
     writer.complete().await.unwrap();

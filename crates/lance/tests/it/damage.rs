@@ -1,4 +1,4 @@
-//! Damaged tables are told as damaged, and can be built anew.
+//! Damaged tables are reported as damaged and can be rebuilt.
 
 use crate::index_suite::{note, spec};
 use std::{
@@ -43,7 +43,7 @@ fn shorten(path: &Path) {
     std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(length / 2).unwrap();
 }
 
-/// After damage: the index says so, and building it anew mends it.
+/// Asserts that the index reports the damage and that a rebuild repairs it.
 async fn is_told_and_mended(dir: &Path, what: &str) {
     let index = open(dir);
     let reader = match index.current().await {
@@ -139,7 +139,7 @@ async fn tables_of_an_older_make_are_read_and_written() {
     assert_eq!(files, ["a.md", "b.md"]);
 }
 
-/// An index on the words that is gone is seen when the index is opened, and a sync makes it again.
+/// A missing full-text index is detected when the index is opened, and a sync recreates it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missing_index_files_are_seen_at_once_and_mended_by_a_sync() {
     for harm in [shorten as fn(&Path), |path| std::fs::remove_file(path).unwrap()] {
@@ -157,7 +157,7 @@ async fn missing_index_files_are_seen_at_once_and_mended_by_a_sync() {
     }
 }
 
-/// Words that name trouble elsewhere may be part of a folder's name.
+/// A folder name may contain words that look like other errors.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn damage_is_damage_whatever_the_folder_is_called() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! The index on LanceDB: the contract suite, in this process and behind the program's pipe, damage, versions over restarts.
+//! Tests of the LanceDB index: the contract suite, in this process and over the program's pipe, damage, and versions
+//! across restarts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 #[path = "../../../noteindex/tests/it/index_suite.rs"]

@@ -1,4 +1,4 @@
-//! The same index on an object store: an S3-compatible server that `make object-store` starts.
+//! The index in an object store: an S3-compatible server that `make object-store` starts.
 
 use crate::index_suite;
 use std::{collections::HashMap, sync::Arc};

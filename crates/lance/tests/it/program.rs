@@ -1,4 +1,4 @@
-//! `toolyard-index` as a process: the contract suite over its pipe, and what its end leaves behind.
+//! `toolyard-index` as a process: the contract suite over its pipe, and the state after it is killed.
 
 use crate::index_suite::{self, note, spec};
 use std::{
@@ -19,7 +19,7 @@ use toolyard_noteindex::{
 const PROGRAM: &str = env!("CARGO_BIN_EXE_toolyard-index");
 const X: [f32; 4] = [1.0, 0.0, 0.0, 0.0];
 
-/// Starts the program and remembers its processes. Killing one is up to the test.
+/// Starts the program and records its process ids, so that a test can kill one.
 #[derive(Clone, Default)]
 struct Processes {
     ids: Arc<Mutex<Vec<u32>>>,
@@ -86,7 +86,8 @@ async fn job(index: &RemoteIndex, round: usize) -> IndexResult<()> {
     writer.complete().await.map(drop)
 }
 
-/// Killed at points spread over a job, again and again: the last complete version is whole, and the next job completes.
+/// The program is killed at points spread over a job: the last complete version stays intact, and the next job
+/// completes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_while_it_writes_it_leaves_a_whole_index() {
     const POINTS: usize = 8;
@@ -120,7 +121,7 @@ async fn killed_while_it_writes_it_leaves_a_whole_index() {
         let files = reader.files().await.unwrap();
         let found = reader.full_text(&["apple".to_owned()], &ChunkFilter::default(), 50).await.unwrap();
         assert_eq!((files.len(), found.len()), (6, 6), "{point}");
-        // A kill between the tag and its answer leaves the new version, any other kill the old one; never a mixture.
+        // A kill between the tag and its reply leaves the new version, any other kill the old one, and never a mixture.
         let texts: std::collections::BTreeSet<String> = reader.sample(50).await.unwrap().into_iter().collect();
         assert_eq!(texts.len(), 1, "{point}: {texts:?}");
     }

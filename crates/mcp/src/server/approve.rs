@@ -29,7 +29,8 @@ const MAX_SHOWN: usize = 2000;
 const FASTER_THAN_A_PERSON: Duration = Duration::from_millis(500);
 /// The advice to an owner whose client does not ask anybody.
 const ADVICE: &str = "Nothing ran. Connect a client that can approve, or, if this client asks its own user before it \
-                      calls a tool (Claude Code does), set mcp.clientApprovals = \"trust\" in config.toml. See docs/guide/mcp.md.";
+                      calls a tool (Claude Code does), set mcp.approvals = \"client\" in config.toml, as \
+                      `toolyard connect CLIENT --approvals client` does. See docs/guide/mcp.md.";
 
 /// Whether the user of an MCP client on standard input and output may approve what that client calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -43,6 +44,8 @@ pub enum ClientApprovals {
     /// The client asks its own user before it calls a tool, so its call counts as approved. A plugin hook's question is
     /// not answered in this way.
     Trust,
+    /// Nobody is asked: what the policy asks about is refused.
+    Refuse,
 }
 
 /// Whether the user of an MCP client over HTTP may approve that client's calls. Such a client is never trusted without
@@ -107,11 +110,13 @@ pub(crate) fn read(answer: Option<&Value>, after: Duration) -> ClientAnswer {
     match answer.action.as_deref() {
         Some("accept") if word == Some(ALLOW_ONCE) => ClientAnswer::AllowOnce,
         Some("accept") => ClientAnswer::Deny,
-        Some(action @ ("decline" | "cancel")) if after < FASTER_THAN_A_PERSON => {
+        // A person who says no declines; a client without a terminal cancels, as Claude Code does in print mode.
+        Some("cancel") => nobody("it cancelled the question, as clients without a terminal do".to_owned()),
+        Some("decline") if after < FASTER_THAN_A_PERSON => {
             let ms = after.as_millis();
-            nobody(format!("it answered \"{action}\" by itself after {ms} ms, as clients without a terminal do"))
+            nobody(format!("it answered \"decline\" by itself after {ms} ms, as clients without a terminal do"))
         }
-        Some("decline" | "cancel") => ClientAnswer::Deny,
+        Some("decline") => ClientAnswer::Deny,
         _ => nobody("it sent no answer to the question".to_owned()),
     }
 }
@@ -121,7 +126,7 @@ pub(crate) fn is_for_client(approval: &Approval, setting: ClientApprovals) -> bo
     let request = &approval.request;
     request.call_id.is_some()
         && match setting {
-            ClientApprovals::Off => false,
+            ClientApprovals::Off | ClientApprovals::Refuse => false,
             ClientApprovals::Ask => true,
             ClientApprovals::Trust => request.kind == "policy",
         }
@@ -158,7 +163,6 @@ mod tests {
             json!({"action": "accept"}),
             json!({"action": "accept", "content": {"decision": "allow-always"}}),
             json!({"action": "accept", "content": {"decision": "yes"}}),
-            json!({"action": "cancel"}),
         ] {
             assert_eq!(read(Some(&no), slow), ClientAnswer::Deny, "{no}");
         }
@@ -171,6 +175,8 @@ mod tests {
             let ClientAnswer::NobodyAsked(why) = read(answer.as_ref(), at_once) else { panic!("{answer:?}") };
             assert!(why.starts_with("The client cannot ask anybody: "), "{why}");
         }
+        let late = read(Some(&json!({"action": "cancel"})), Duration::from_secs(9));
+        assert!(matches!(late, ClientAnswer::NobodyAsked(_)), "{late:?}");
         let chosen = json!({"action": "accept", "content": {"decision": "deny"}});
         assert_eq!(read(Some(&chosen), at_once), ClientAnswer::Deny);
     }

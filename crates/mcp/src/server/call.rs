@@ -153,7 +153,7 @@ impl Inner {
         let talks = handshake || exchange.capabilities.answers_anything() || exchange.log_level.is_some();
         let way = talks.then(|| self.asks.open(run_id, exchange.capabilities.clone(), exchange.caller.session.clone()));
         let answers = match exchange.approvals {
-            ClientApprovals::Off => false,
+            ClientApprovals::Off | ClientApprovals::Refuse => false,
             ClientApprovals::Ask => exchange.capabilities.shows_forms(),
             ClientApprovals::Trust => true,
         };
@@ -163,14 +163,18 @@ impl Inner {
         });
         let token = exchange.progress_token.as_ref();
         let progress = token.filter(|t| t.is_string() || t.is_number()).map(|token| {
-            let subscription = Subscription { run_id: Some(run_id), session: None };
+            let subscription = Subscription { run_id: Some(run_id), ..Subscription::default() };
             (engine.bus().subscribe(subscription), token.clone())
         });
         let stops = (!handshake).then(|| cancel.clone().drop_guard());
         let inner = self.clone();
         let caller = exchange.caller.clone();
         let token = cancel.clone();
-        let work = Carried::new(async move { inner.work(caller, run_id, work, token).await });
+        let asking = match exchange.approvals {
+            ClientApprovals::Refuse => Asking::Unreachable,
+            _ => Asking::default(),
+        };
+        let work = Carried::new(async move { inner.work(caller, run_id, work, asking, token).await });
         Running {
             run_id,
             work,
@@ -192,6 +196,7 @@ impl Inner {
         caller: Arc<toolyard_engine::Caller>,
         run_id: RunId,
         work: Work,
+        asking: Asking,
         cancel: CancellationToken,
     ) -> Result<Outcome, RpcError> {
         let asker = Asker { engine: self.engine.clone(), caller: caller.clone(), run_id: Some(run_id) };
@@ -200,7 +205,7 @@ impl Inner {
                 let request = CallRequest {
                     tool: name.clone(),
                     args: arguments,
-                    asking: Asking::default(),
+                    asking,
                     cancel: Some(cancel),
                     run_id: Some(run_id),
                     ..CallRequest::default()

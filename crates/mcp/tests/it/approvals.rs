@@ -75,7 +75,7 @@ async fn unless_the_owner_says_otherwise_a_client_approves_nothing() {
     let refused = wire.ask("tools/call", write()).await;
     assert_eq!(refused["result"]["isError"], true, "{refused}");
     assert!(wire.others.iter().all(|m| m["method"] != "elicitation/create"), "{:?}", wire.others);
-    assert!(words(&refused).contains("mcp.clientApprovals"), "it says what to do: {refused}");
+    assert!(words(&refused).contains("mcp.approvals"), "it says what to do: {refused}");
     // Nor with an answer sent along before anybody asked.
     let mut stateless = lab.stdio();
     let mut call = write();
@@ -109,7 +109,7 @@ async fn a_form_that_the_client_declines_by_itself_is_nobodys_no() {
         let refused = call_answered(&mut wire, json!({"action": action})).await;
         let said = words(&refused);
         assert!(said.contains("The client cannot ask anybody: it answered"), "{said}");
-        assert!(said.contains("mcp.clientApprovals") && !said.contains("Denied by user"), "{said}");
+        assert!(said.contains("mcp.approvals") && !said.contains("Denied by user"), "{said}");
     }
     let id = wire.begin("tools/call", write()).await;
     let question = wire.heard("elicitation/create").await;

@@ -1,5 +1,5 @@
-//! [`Connection`]: one running index program. Frames go out through one task and come in through another, so a caller that
-//! gives up leaves no half-written frame behind.
+//! [`Connection`]: the connection to one running index program. One task writes frames and another reads them, so a
+//! cancelled caller never leaves a partially written frame.
 
 use super::launch::{Child, Running};
 use crate::{
@@ -19,26 +19,27 @@ use tokio::{
     sync::mpsc,
 };
 
-/// Frames that wait to be written; more make their senders wait.
+/// Capacity of the queue of outgoing frames; senders wait when it is full.
 const OUTBOX: usize = 16;
-/// How long a program may take to end after its pipe was closed, before it is killed.
+/// How long a program may take to exit after its pipe is closed, before it is killed.
 const END_WITHIN: Duration = Duration::from_secs(5);
-/// A frame's body is read in pieces of at most this size, so that a length alone reserves no memory.
+/// A frame's body is read in chunks of at most this size, so that a large length field alone allocates no memory.
 const READ_PIECE: usize = 1 << 20;
 
 type Pending = Arc<Mutex<HashMap<u64, mpsc::UnboundedSender<Part>>>>;
 
-/// One running index program.
+/// The connection to one running index program.
 pub(super) struct Connection {
-    /// Which start of the program this is: handles are good for one of them.
+    /// Number of the program start. Handles are valid for one start only.
     pub(super) epoch: u64,
     pub(super) started: Instant,
-    /// `None` once the program is to end: readers keep the connection, and must not keep the program.
+    /// `None` once the program is asked to exit. Readers keep the connection alive, but must not keep the program
+    /// running.
     outbox: Mutex<Option<mpsc::Sender<Vec<u8>>>>,
     pending: Pending,
     next: AtomicU64,
     answers: AtomicU64,
-    /// Writers that are open: while there are any the program is not idle.
+    /// Number of open writers. The program is not idle while there are any.
     writers: AtomicU64,
     last_used: Mutex<Instant>,
     is_alive: Arc<AtomicBool>,
@@ -46,7 +47,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Shakes hands with a program that was just started.
+    /// Performs the handshake with a program that was just started.
     pub(super) async fn open(running: Running, epoch: u64) -> Result<Arc<Self>, ProgramError> {
         let Running { mut replies, mut requests, mut child } = running;
         let own = Hello::own();
@@ -88,12 +89,12 @@ impl Connection {
         self.is_alive.load(Ordering::Acquire)
     }
 
-    /// How much it has answered.
+    /// Number of responses received.
     pub(super) fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// How long nothing was asked; `None` while something is under way.
+    /// How long the program has been idle; `None` while a request is in flight.
     pub(super) fn idle_for(&self) -> Option<Duration> {
         let is_busy = self.writers.load(Ordering::Acquire) > 0
             || !self.pending.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
@@ -114,13 +115,13 @@ impl Connection {
         *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Asks something that is answered in one part.
+    /// Sends a request that has a one-part response.
     pub(super) async fn call(&self, request: &Request) -> IndexResult<Reply> {
         let mut parts = self.ask(request).await?;
         self.next_part(&mut parts).await.map(|(reply, _)| reply)
     }
 
-    /// Asks something that may be answered in several parts.
+    /// Sends a request whose response may have several parts.
     pub(super) async fn ask(&self, request: &Request) -> IndexResult<Parts> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let frame = wire::frame(number, request)?;
@@ -128,13 +129,14 @@ impl Connection {
         self.touch();
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(number, sender);
         let parts = Parts { number, parts, pending: self.pending.clone() };
-        // Looked at after the request is on the list: whoever empties the list has set this before.
+        // Checked after the request is registered: the receiving task clears `is_alive` before it empties the list of
+        // pending requests.
         let outbox = self.outbox().filter(|_| self.is_alive()).ok_or_else(|| self.ended())?;
         outbox.send(frame).await.map_err(|_| self.ended())?;
         Ok(parts)
     }
 
-    /// The next part of an answer, and whether it is the last.
+    /// The next part of a response, and whether it is the last.
     pub(super) async fn next_part(&self, parts: &mut Parts) -> IndexResult<(Reply, bool)> {
         let part = parts.parts.recv().await;
         self.touch();
@@ -147,13 +149,13 @@ impl Connection {
         }
     }
 
-    /// Sends something whose answer nobody needs, if there is room for it.
+    /// Sends a request and ignores its response; drops the request when the queue is full.
     pub(super) fn send_only(&self, request: &Request) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         if let Ok(frame) = wire::frame(number, request)
             && self.outbox().is_some_and(|outbox| outbox.try_send(frame).is_err())
         {
-            tracing::debug!("a handle of the index program stays open until it ends");
+            tracing::debug!("a handle could not be closed; it stays open until the index program ends");
         }
     }
 
@@ -161,7 +163,7 @@ impl Connection {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Closes the program's input once everything was sent, which ends it.
+    /// Closes the program's input after all queued frames are sent, which makes the program exit.
     pub(super) fn close(&self) {
         drop(self.outbox.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
@@ -172,7 +174,7 @@ impl Connection {
     }
 }
 
-/// The parts of an answer that is still coming. Dropping it stops waiting for them.
+/// The pending parts of a response. Dropping it cancels the wait.
 pub(super) struct Parts {
     number: u64,
     parts: mpsc::UnboundedReceiver<Part>,
@@ -192,8 +194,8 @@ async fn send(
 ) {
     while let Some(frame) = frames.recv().await {
         if requests.write_all(&frame).await.is_err() || requests.flush().await.is_err() {
-            // The receiving task sees the end of the program too and tells everybody who waits, perhaps a moment later.
-            // Whoever asks again before that must not be given this program.
+            // The receiving task also detects the end of the program and fails all pending requests, but possibly
+            // later. Until then a new request must not be given this connection.
             is_alive.store(false, Ordering::Release);
             return;
         }
@@ -224,7 +226,7 @@ async fn receive(
             },
         }
     };
-    // A program that breaks the protocol is not talked to any longer.
+    // A program that violates the protocol is killed at once.
     let status = child.end(if broken.is_some() { Duration::ZERO } else { END_WITHIN }).await;
     *why.lock().unwrap_or_else(PoisonError::into_inner) = broken.unwrap_or(status);
     is_alive.store(false, Ordering::Release);

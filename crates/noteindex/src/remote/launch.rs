@@ -1,4 +1,4 @@
-//! How the index program is found and started. Walls are the caller's: a [`Launch`] gives a command that has them.
+//! Finds and starts the index program. Sandboxing is the caller's task: a [`Launch`] provides the confined command.
 
 use crate::{ProgramError, wire};
 use std::{
@@ -10,23 +10,23 @@ use std::{
 };
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
 
-/// Lines of the program's own messages that are kept to explain why it ended.
+/// Number of stderr lines kept to explain why the program exited.
 const KEPT_LINES: usize = 4;
-/// Characters of such a line.
+/// Maximum length of a kept line, in characters.
 const LINE_CHARS: usize = 300;
-/// How long the last messages of a program that ended are waited for.
+/// How long to wait for the last stderr output of a program that exited.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Finds and starts the index program.
 pub trait Launch: Send + Sync + 'static {
-    /// Whether the program is there, without starting it.
+    /// Checks that the program is installed, without starting it.
     fn find(&self) -> Result<(), ProgramError>;
 
-    /// Starts it.
+    /// Starts the program.
     fn start(&self) -> Result<Running, ProgramError>;
 }
 
-/// A program that was just started, with the pipes to it.
+/// A started program and the pipes to it.
 pub struct Running {
     pub(super) replies: Box<dyn AsyncRead + Send + Unpin>,
     pub(super) requests: Box<dyn AsyncWrite + Send + Unpin>,
@@ -52,12 +52,12 @@ impl Running {
         })
     }
 
-    /// The id of the process, where it is one that runs.
+    /// The process id, if it is a running process.
     pub fn id(&self) -> Option<u32> {
         self.child.process.as_ref().and_then(tokio::process::Child::id)
     }
 
-    /// Over pipes to something that is no process of its own, for tests.
+    /// Uses the given pipes without a process, for tests.
     pub fn over(
         replies: impl AsyncRead + Send + Unpin + 'static,
         requests: impl AsyncWrite + Send + Unpin + 'static,
@@ -74,7 +74,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Waits for its end, at most so long before it is killed; says how it ended.
+    /// Waits at most `within` for the process to exit, then kills it; returns how it ended.
     pub(super) async fn end(&mut self, within: Duration) -> String {
         let Some(process) = &mut self.process else { return String::new() };
         let status = match tokio::time::timeout(within, process.wait()).await {
@@ -92,13 +92,13 @@ impl Child {
         }
     }
 
-    /// A failed start, with what the program itself said about it.
+    /// Adds the program's own messages to the error of a failed start.
     pub(super) async fn explain(&mut self, error: ProgramError) -> ProgramError {
         let status = self.end(LAST_WORDS).await;
         if matches!(error, ProgramError::OtherVersion(_)) {
             return error;
         }
-        // The task that reads them may be a moment behind.
+        // The task that reads stderr may lag behind.
         tokio::time::sleep(LAST_WORDS / 4).await;
         let said = self.messages.said();
         match (said.is_empty(), status.is_empty()) {
@@ -109,7 +109,7 @@ impl Child {
     }
 }
 
-/// What the program says about itself on its standard error: it goes to the log.
+/// The program's stderr output, which goes to the log.
 #[derive(Clone, Default)]
 struct Messages(Arc<Mutex<VecDeque<String>>>);
 
@@ -133,17 +133,18 @@ impl Messages {
     }
 }
 
-/// Where the index program is looked for: the configured path, else beside this program, else in the folders of `PATH`.
+/// Where the index program is searched: the configured path, otherwise the folder of this executable, otherwise the
+/// folders of `PATH`.
 #[derive(Debug, Clone, Default)]
 pub struct Finder {
-    /// The configured path; nothing else is tried where it is set.
+    /// The configured path; if it is set, nothing else is tried.
     pub configured: Option<PathBuf>,
-    /// Folders that are tried in order.
+    /// Folders to search, in order.
     pub folders: Vec<PathBuf>,
 }
 
 impl Finder {
-    /// For this process.
+    /// A finder for this process.
     pub fn new(configured: Option<PathBuf>) -> Self {
         let beside = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned()));
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -151,7 +152,7 @@ impl Finder {
         Self { configured, folders: folders.collect() }
     }
 
-    /// The program's path.
+    /// The path of the program.
     pub fn find(&self) -> Result<PathBuf, ProgramError> {
         let missing = |what: String| Err(ProgramError::Missing(what));
         if let Some(program) = &self.configured {

@@ -1,8 +1,8 @@
 //! [`RemoteIndex`]: the index traits over a pipe to the index program.
 //!
-//! Reading is tried once more when the program ends in the middle of it, on a program that is started again; a reader finds
-//! its version there again by its name. Writing is not: the indexing job starts over from what was written. Whatever else
-//! happens to the program becomes an [`IndexError::Program`], and never more than that.
+//! A read that is interrupted by the end of the program is retried once on a restarted program; a reader finds its
+//! version there again by its version information. A write is not retried: the indexing job starts again from what was
+//! written. Every other failure of the program becomes an [`IndexError::Program`].
 
 mod connection;
 mod launch;
@@ -26,23 +26,24 @@ use std::{
 };
 use supervise::Supervisor;
 
-/// What the tables of an index are called by the end of their names: LanceDB's, and that of the index in memory.
+/// Suffixes of table names: of LanceDB, and of the in-memory index.
 const TABLE_ENDS: [&str; 2] = [".lance", ".memory"];
 
-/// An index that another program keeps.
+/// An index that is managed by another program.
 pub struct RemoteIndex {
     supervisor: Arc<Supervisor>,
-    /// Where the index lies, if that is a folder of this machine.
+    /// The folder of the index, if it is local.
     folder: Option<PathBuf>,
 }
 
 impl RemoteIndex {
-    /// Nothing is started yet.
+    /// Creates the index without starting the program.
     pub fn new(launch: impl Launch, open: OpenIndex, idle: Duration) -> Self {
         Self { supervisor: Arc::new(Supervisor::new(Box::new(launch), open, idle)), folder: None }
     }
 
-    /// Says where the index lies on this machine: while no table is there, the program is not started to say so.
+    /// Sets the local folder of the index. While the folder has no table, the program is not started just to report
+    /// that.
     pub fn in_folder(self, folder: PathBuf) -> Self {
         Self { folder: Some(folder), ..self }
     }
@@ -58,12 +59,12 @@ impl RemoteIndex {
         }
     }
 
-    /// Whether the program is there, without starting it.
+    /// Checks that the program is installed, without starting it.
     pub fn find(&self) -> Result<(), ProgramError> {
         self.supervisor.find()
     }
 
-    /// Asks something that changes nothing.
+    /// Sends a read-only request, with one retry if the program ends.
     async fn look(&self, request: Request) -> IndexResult<Reply> {
         let connection = self.supervisor.connection().await?;
         match connection.call(&request).await {
@@ -100,7 +101,7 @@ fn unexpected(reply: &Reply) -> IndexError {
     ProgramError::Protocol(format!("an unexpected answer: {name}")).into()
 }
 
-/// The expected kind of reply.
+/// Unwraps the expected kind of reply.
 macro_rules! expect {
     ($reply:expr, $kind:path) => {
         match $reply {
@@ -157,18 +158,18 @@ impl NoteIndex for RemoteIndex {
     }
 }
 
-/// Which reader of which program.
+/// A reader handle and the connection it belongs to.
 struct Bound {
     connection: Arc<Connection>,
     handle: Handle,
 }
 
-/// A complete version, in whichever program runs.
+/// A complete version, read through whichever program instance is running.
 struct RemoteReader {
     supervisor: Arc<Supervisor>,
     info: VersionInfo,
     bound: Mutex<Bound>,
-    /// What was last prepared with, to prepare a program that was started again.
+    /// The budget of the last `prepare`, to prepare a restarted program again.
     budget: Mutex<Option<u64>>,
 }
 
@@ -178,7 +179,7 @@ impl RemoteReader {
         (bound.connection.clone(), bound.handle)
     }
 
-    /// The running program and the name of this version's reader there.
+    /// The current connection and this reader's handle on it.
     async fn bind(&self) -> IndexResult<(Arc<Connection>, Handle)> {
         let connection = self.supervisor.connection().await?;
         let (known, handle) = self.bound();
@@ -205,7 +206,8 @@ impl RemoteReader {
         Ok((connection, handle))
     }
 
-    /// Asks, and hands every part of the answer to `take`. Once more if the program ends before the first part came.
+    /// Sends a request and passes every part of the response to `take`. Retries once if the program ends before the
+    /// first part.
     async fn parts(&self, request: ReadRequest, mut take: impl FnMut(Reply) -> IndexResult<()>) -> IndexResult<()> {
         let mut tries = 0;
         'again: loop {
@@ -254,7 +256,7 @@ impl Drop for RemoteReader {
     }
 }
 
-/// Collects the rows of an answer in several parts.
+/// Collects the rows of a multi-part response.
 macro_rules! rows {
     ($parts:expr, $kind:path) => {{
         let mut all = Vec::new();
@@ -334,7 +336,7 @@ impl IndexReader for RemoteReader {
     }
 }
 
-/// A writer of one running program. When that ends the writer is of no more use.
+/// A writer of one program instance. It becomes unusable when that instance ends.
 struct RemoteWriter {
     connection: Arc<Connection>,
     handle: Handle,

@@ -1,5 +1,4 @@
-//! Starts the index program on first use, starts it again when it ended, later and later if it keeps ending, and stops it
-//! when nobody uses it.
+//! Starts the index program on first use, restarts it with a growing delay when it ends, and stops it when it is idle.
 
 use super::{
     connection::Connection,
@@ -14,19 +13,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the program may go unused before it is stopped, unless the configuration says otherwise.
+/// Default idle time after which the program is stopped.
 pub const IDLE_STOP: Duration = Duration::from_secs(300);
-/// A program that was not used for this long rests: less than the time between two probes, which would else count as use.
+/// The index counts as idle after this time. It is shorter than the interval between two probes, which would otherwise
+/// count as use.
 const REST_AFTER: Duration = Duration::from_secs(20);
-/// How long a program may take to answer the handshake and to open the index.
+/// Timeout of the handshake and of opening the index.
 const START_WITHIN: Duration = Duration::from_secs(20);
-/// The pause before the second start in a row; it doubles with every further one,
+/// Delay before the second consecutive restart; it doubles with every further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// up to this.
+/// Maximum delay between restarts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A caller waits for a pause to end if it is no longer than this; otherwise it is told to try again later.
+/// A caller waits for at most this delay; for a longer one it gets an error and may retry later.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A program that ran this long, or answered this much, was started well: its next end counts as the first one.
+/// A program that ran this long, or sent this many responses, counts as stable: its next end is treated as the first
+/// failure.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
 const STABLE_ANSWERS: u64 = 20;
 
@@ -36,14 +37,14 @@ pub(super) struct Supervisor {
     open: OpenIndex,
     idle: Duration,
     live: Mutex<Option<Arc<Connection>>>,
-    /// One start at a time.
+    /// Serialises program starts.
     starting: tokio::sync::Mutex<Starts>,
 }
 
 #[derive(Default)]
 struct Starts {
     epoch: u64,
-    /// Ends and failed starts in a row.
+    /// Number of consecutive ends and failed starts.
     failures: u32,
     last_failure: Option<Instant>,
 }
@@ -54,14 +55,14 @@ impl Starts {
         self.last_failure = Some(Instant::now());
     }
 
-    /// How long the next start has to wait.
+    /// The remaining delay before the next start.
     fn pause(&self) -> Duration {
         let Some(at) = self.last_failure else { return Duration::ZERO };
         pause_after(self.failures).saturating_sub(at.elapsed())
     }
 }
 
-/// The pause after so many failures in a row. The first end is most likely an accident: the next start does not wait.
+/// The delay after this many consecutive failures. There is none after the first, which is most likely an accident.
 fn pause_after(failures: u32) -> Duration {
     match failures {
         0 | 1 => Duration::ZERO,
@@ -82,7 +83,7 @@ impl Supervisor {
         self.live.lock().unwrap_or_else(PoisonError::into_inner).clone().filter(|connection| connection.is_alive())
     }
 
-    /// The running program, about to be used: from here on it is not idle.
+    /// The running program, marked as used so that it is not idle.
     fn used(&self) -> Option<Arc<Connection>> {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         let connection = live.as_ref().filter(|connection| connection.is_alive())?;
@@ -94,12 +95,12 @@ impl Supervisor {
         self.live().is_some()
     }
 
-    /// Whether the program is stopped, or is not used and will be.
+    /// Whether the program is stopped, or idle and about to be stopped.
     pub(super) fn is_resting(&self) -> bool {
         self.live().is_none_or(|connection| connection.idle_for().is_some_and(|time| time >= REST_AFTER))
     }
 
-    /// The running program, started if it does not run.
+    /// The connection to the running program, which is started if necessary.
     pub(super) async fn connection(self: &Arc<Self>) -> IndexResult<Arc<Connection>> {
         if let Some(connection) = self.used() {
             return Ok(connection);
@@ -114,7 +115,7 @@ impl Supervisor {
                 starts.failures = 0;
             }
             starts.failed();
-            tracing::warn!(failures = starts.failures, "the index program ended; it is started again");
+            tracing::warn!(failures = starts.failures, "the index program ended; it is restarted");
         }
         let pause = starts.pause();
         if pause > PATIENCE {
@@ -131,7 +132,7 @@ impl Supervisor {
                 Ok(connection)
             }
             Err(error) => {
-                // A program that is not there is looked for again without a pause: it may be installed any moment.
+                // A missing program is searched again without a delay, because it may be installed at any moment.
                 if !matches!(error, IndexError::Program(ProgramError::Missing(_))) {
                     starts.failed();
                 }
@@ -159,7 +160,7 @@ impl Supervisor {
         Ok(connection)
     }
 
-    /// Lets the program end.
+    /// Closes the connection, which makes the program exit.
     pub(super) fn stop(&self) {
         if let Some(connection) = self.live.lock().unwrap_or_else(PoisonError::into_inner).take() {
             connection.close();
@@ -177,7 +178,7 @@ async fn stop_when_idle(supervisor: Weak<Supervisor>, idle: Duration) {
             Some(connection) if connection.idle_for().is_some_and(|time| time >= idle) => {
                 connection.close();
                 *live = None;
-                tracing::debug!("the index program is stopped: nobody used it");
+                tracing::debug!("the idle index program is stopped");
                 return;
             }
             Some(_) => {}

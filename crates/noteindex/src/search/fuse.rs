@@ -1,55 +1,56 @@
-//! Puts the candidates of full text and vectors in one order, by weighted score.
+//! Merges the candidates of full text and vectors into one ranking, by weighted score.
 
 use super::vectors::Near;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// A best likeness below this is taken for this much: a question the embedder knows nothing of has no match that is as
-/// sure as another question's.
+/// Lower bound of the best cosine by which cosines are normalised. Without it, a question that the embedder does not
+/// understand would get a match that looks as certain as any other.
 const LEAST_BEST_LIKENESS: f32 = 0.4;
 
-/// What scores are measured by is a question's best, but no more than so many times its fifth best. A note that says
-/// word for word what is asked would make all others look alike in one leg and not in the other.
+/// Scores are normalised by the best score of the question, capped at a multiple of the fifth best. Otherwise one note
+/// that matches the question word for word would push all other notes together in one of the two rankings.
 const STANDARD_PLACE: usize = 4;
 const TEXT_ABOVE_STANDARD: f32 = 2.0;
 const LIKENESS_ABOVE_STANDARD: f32 = 1.15;
 
-/// How much each part counts.
+/// The weights of the score components.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Weights {
-    /// Vectors against full text, 0 to 1.
+    /// Weight of vectors relative to full text, 0 to 1.
     pub vector: f32,
-    /// What the most linked note gains.
+    /// Weight of the link bonus, which the most linked note gets in full.
     pub links: f32,
 }
 
-/// A candidate with every part of its score. Each part is 0 to 1 before it is weighted, and so is the score.
+/// A candidate with the components of its score. Each component is between 0 and 1 before weighting, and so is the
+/// score.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Fused {
     /// Its row in the reader.
     pub row: u64,
-    /// Its file in the library.
+    /// Its file number in the library.
     pub file: u32,
-    /// What it is ranked by.
+    /// The final score.
     pub score: f32,
-    /// BM25 as counted; `None` when full text did not find it.
+    /// The BM25 score; `None` when full text did not find the chunk.
     pub text_score: Option<f32>,
-    /// BM25 against the best of this question (see [`STANDARD_PLACE`]).
+    /// The BM25 score, normalised for this question (see [`STANDARD_PLACE`]).
     pub text_part: f32,
-    /// The cosine; `None` without vectors.
+    /// The cosine similarity; `None` without vectors.
     pub likeness: Option<f32>,
-    /// The cosine against the best of this question, 0 where it is negative. Where full text found nothing it is the
+    /// The cosine, normalised for this question, with negative values set to 0. When full text found nothing, it is the
     /// cosine itself.
     pub vector_part: f32,
-    /// How much its note is linked to.
+    /// How often its note is linked to, relative to the most linked note.
     pub link_part: f32,
-    /// How much full text counted for this question,
+    /// The weight of full text for this question.
     pub text_weight: f32,
-    /// and vectors: what one leg says nothing about is left to the other.
+    /// The weight of vectors for this question. When one of the two finds nothing, the other gets the whole weight.
     pub vector_weight: f32,
 }
 
-/// Fuses. `likeness` gives the cosine of a row that the vectors did not bring up themselves.
+/// Merges both candidate lists. `likeness` returns the cosine of a row that the vector search did not return.
 pub fn fuse(
     text: &[Near],
     vectors: &[Near],
@@ -58,7 +59,7 @@ pub fn fuse(
     weights: &Weights,
 ) -> Vec<Fused> {
     let mut all: HashMap<u64, Fused> = HashMap::with_capacity(text.len() + vectors.len());
-    // What one leg says nothing about is left to the other alone.
+    // When one search finds nothing, the other gets the whole weight.
     let share = match (text.is_empty(), vectors.is_empty()) {
         (false, false) => weights.vector,
         (true, false) => 1.0,
@@ -87,7 +88,7 @@ pub fn fuse(
         fused.text_score = Some(near.score);
     }
     let most_text = standard(text, TEXT_ABOVE_STANDARD);
-    // Cosines of short questions are low throughout, those of long ones high. Measured by the best, as BM25 is, the same
+    // Cosines are low for short questions and high for long ones. Normalised by the best one, as BM25 is, the same
     // weight fits both.
     let most_like = standard(vectors, LIKENESS_ABOVE_STANDARD).max(LEAST_BEST_LIKENESS);
     let most_like = if text.is_empty() { 1.0 } else { most_like };
@@ -102,7 +103,7 @@ pub fn fuse(
             fused
         })
         .collect();
-    // What stands out has parts above 1. All of them are measured by the largest, which changes no order.
+    // Outliers have components above 1. Dividing all by the largest keeps the order.
     let most = ranked.iter().map(|f| f.text_part.max(f.vector_part)).fold(1.0, f32::max);
     for fused in &mut ranked {
         for part in [&mut fused.text_part, &mut fused.vector_part, &mut fused.link_part, &mut fused.score] {
@@ -113,7 +114,7 @@ pub fn fuse(
     ranked
 }
 
-/// What the scores of a leg are measured by.
+/// The value by which the scores of one search are normalised.
 fn standard(all: &[Near], above: f32) -> f32 {
     let mut scores: Vec<f32> = all.iter().map(|near| near.score).collect();
     scores.sort_unstable_by(|a, b| b.total_cmp(a));

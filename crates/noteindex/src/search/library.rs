@@ -1,4 +1,4 @@
-//! [`Library`]: a complete version as searches use it: its reader, what is known of its files, its vectors in memory.
+//! [`Library`]: a complete version prepared for searches: its reader, its file records, and its vectors in memory.
 
 use super::{
     row_files::{RowFiles, UnnumberedRuns},
@@ -14,66 +14,66 @@ use std::{
     sync::Arc,
 };
 
-/// What searches need to know of a file.
+/// What searches need to know about a file.
 #[derive(Debug, Clone)]
 pub struct LibraryFile {
-    /// Where it lies.
+    /// The vault path.
     pub path: String,
     /// Its title.
     pub title: String,
     /// Its tags.
     pub tags: Vec<String>,
-    /// The day that date filters compare.
+    /// The day used by date filters.
     pub day: i32,
-    /// How many other notes link to it.
+    /// Number of other notes that link to it.
     pub linked_from: u32,
 }
 
-/// Counts over all files.
+/// Totals over all files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Files whose chunks can be found.
+    /// Number of files with searchable chunks.
     pub indexed: u64,
-    /// Files with nothing in them.
+    /// Number of empty files.
     pub empty: u64,
-    /// Files left out on purpose.
+    /// Number of files skipped on purpose.
     pub skipped: u64,
-    /// Files that could not be read.
+    /// Number of files that could not be read.
     pub failed: u64,
-    /// Chunks that wait for a vector.
+    /// Number of chunks that have no vector yet.
     pub unembedded: u64,
-    /// When the newest of them was written.
+    /// The latest modification time.
     pub newest_mtime_ms: i64,
-    /// Names and sizes and times of all of them; see [`fingerprint`].
+    /// Sum of the [`fingerprint`]s of all files.
     pub fingerprint: u64,
 }
 
-/// A number for what was seen of a file from outside. Those of all files, added up, change whenever a file comes, goes or
-/// is written, whatever order they are seen in.
+/// A hash of a file's path, size and modification time. The sum over all files changes whenever a file is added,
+/// removed or written, and does not depend on their order.
 pub fn fingerprint(path: &str, size: u64, mtime_ms: i64) -> u64 {
     let mut hasher = DefaultHasher::new();
     (path, size, mtime_ms).hash(&mut hasher);
     hasher.finish()
 }
 
-/// A complete version as searches use it.
+/// A complete version prepared for searches.
 pub struct Library {
-    /// Where rows are fetched.
+    /// The reader from which rows are fetched.
     pub reader: Arc<dyn IndexReader>,
-    /// Files whose chunks can be found.
+    /// Files with searchable chunks.
     pub files: Vec<LibraryFile>,
-    /// The vectors, where they fit the budget.
+    /// The vectors, if they fit into the budget.
     pub vectors: Option<Arc<VectorSet>>,
-    /// The files of all rows, where vectors do not fit the budget.
+    /// The files of all rows, if the vectors do not fit into the budget.
     row_files: Option<RowFiles>,
-    /// Counts over all files.
+    /// Totals over all files.
     pub totals: Totals,
     by_id: HashMap<u64, u32>,
     most_linked: u32,
 }
 
 impl Library {
-    /// Reads what searches need. Vectors that `before` has already are not read again, if the same embedder made them.
+    /// Loads what searches need. Vectors that `before` already has are reused if the same embedder made them.
     pub async fn load(reader: Arc<dyn IndexReader>, before: Option<&Library>, budget: u64) -> IndexResult<Library> {
         let same = before.filter(|library| library.info().spec.shares_table(&reader.info().spec));
         let known = same.and_then(|library| library.vectors.as_ref());
@@ -99,7 +99,7 @@ impl Library {
         Ok(library)
     }
 
-    /// Files are numbered in the order of their paths: two programs that read the same version number them alike.
+    /// Files are numbered in path order, so that two programs that read the same version use the same numbers.
     fn of_files(reader: Arc<dyn IndexReader>, mut rows: Vec<FileRow>) -> Library {
         rows.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         let mut totals = Totals::default();
@@ -121,9 +121,9 @@ impl Library {
         let mut files = Vec::with_capacity(totals.indexed as usize);
         let mut by_id = HashMap::with_capacity(totals.indexed as usize);
         let mut most_linked = 0;
-        // An empty note has a chunk too: its name.
+        // An empty note also has a chunk: its name.
         for row in rows.into_iter().filter(|row| row.state == FileState::Indexed || row.chunks > 0) {
-            // A link names a file or one of its aliases. Two files of one name share what links to it.
+            // A link names a file or one of its aliases. Two files with the same name share the links to that name.
             let own = link_name(stem(&row.path));
             let linked_from = names.get(&own).copied().unwrap_or(0)
                 + row.aliases.iter().filter_map(|alias| names.get(&link_name(alias))).sum::<u32>();
@@ -140,12 +140,12 @@ impl Library {
         self.reader.info()
     }
 
-    /// The number of a file.
+    /// The number of the file with this id.
     pub fn file_number(&self, id: u64) -> Option<u32> {
         self.by_id.get(&id).copied()
     }
 
-    /// The numbers of the files that rows belong to. Rows that are not known in memory are looked up.
+    /// The file numbers of rows. Rows that are not in memory are read from the index.
     pub async fn files_of(&self, rows: &[u64]) -> IndexResult<Vec<Option<u32>>> {
         let known = |row: u64| match (&self.vectors, &self.row_files) {
             (Some(vectors), _) => vectors.file_of(row),
@@ -163,25 +163,25 @@ impl Library {
         Ok(files)
     }
 
-    /// The file of a number.
+    /// The file with this number.
     pub fn file(&self, number: u32) -> Option<&LibraryFile> {
         self.files.get(number as usize)
     }
 
-    /// How much a file is linked to, 0 to 1, against the file that is linked to most.
+    /// How often a file is linked to, relative to the most linked file, 0 to 1 on a logarithmic scale.
     pub fn link_share(&self, number: u32) -> f32 {
         let count = self.file(number).map_or(0, |file| file.linked_from);
         if count == 0 { 0.0 } else { (1.0 + count as f32).ln() / (1.0 + self.most_linked as f32).ln() }
     }
 
-    /// Which files a rule over their paths allows; `None` means all of them.
+    /// The files whose paths a rule allows; `None` means all.
     pub fn allowed(&self, allows: impl Fn(&str) -> bool) -> Option<Vec<bool>> {
         let allowed: Vec<bool> = self.files.iter().map(|file| allows(&file.path)).collect();
         allowed.contains(&false).then_some(allowed)
     }
 
-    /// The folders and files that a filter means, as their names are spelled on disk: `é` may be one character there or
-    /// two. What is not there stays as it was given.
+    /// The folders and files of a filter, spelled as they are stored on disk, where `é` may be one character or two.
+    /// Names that do not exist are returned unchanged.
     pub fn spelled(&self, folders: Vec<String>) -> Vec<String> {
         if folders.iter().all(|folder| folder.is_ascii()) {
             return folders;
@@ -197,7 +197,7 @@ impl Library {
         found.into_iter().collect()
     }
 
-    /// Which files a search may find; `None` means all of them.
+    /// The files that a search may return; `None` means all.
     pub fn admitted(&self, filter: &ChunkFilter, allowed: Option<&[bool]>) -> Option<Vec<bool>> {
         if filter.is_empty() {
             return allowed.map(<[bool]>::to_vec);

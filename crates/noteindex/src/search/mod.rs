@@ -1,6 +1,7 @@
-//! Search: full text and vectors together, fused by weighted score, with every part of a score to be explained.
+//! Search: full text and vectors, merged by weighted score, with every component of a score available for explanation.
 //!
-//! Pure but for the reader it is given. Which words a question has, who may ask and what is sensitive is not decided here.
+//! The search is pure except for the reader it is given. Tokenization, permissions and sensitivity are decided
+//! elsewhere.
 
 mod fuse;
 mod library;
@@ -18,65 +19,65 @@ use std::{
 };
 use vectors::{Near, Probe, VectorSet};
 
-/// Candidates that each leg gives to the fusion, at least.
+/// Minimum number of candidates from each search.
 const DEPTH: usize = 200;
-/// Candidates that full text gives at most, when a filter leaves too few of them.
+/// Maximum number of full-text candidates, when a filter removes too many.
 const MAX_DEPTH: usize = 20_000;
-/// Candidates of full text, the best of them, whose vectors are fetched where vectors are not in memory: the others are too
-/// far behind for their vectors to bring them to the top, and each fetch is a read.
+/// Number of best full-text candidates whose vectors are fetched when vectors are not in memory. Vectors cannot lift
+/// the remaining candidates to the top, and each fetch is a read.
 const MAX_FETCHED_VECTORS: usize = 64;
-/// Vectors that take longer to compare than to hand to another thread.
+/// From this size on, comparing the vectors takes longer than handing them to another thread.
 const LARGE_SET: usize = 4_096;
 
-/// A question.
+/// A search query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Question {
-    /// Its words as full text counts them. A word that stands there twice counts twice.
+    /// The full-text terms. A repeated term counts repeatedly.
     pub terms: Vec<String>,
-    /// Its vector of unit length, where there is one.
+    /// The unit-length query vector, if there is one.
     pub vector: Option<Vec<f32>>,
-    /// Which chunks may be found.
+    /// Which chunks may be returned.
     pub filter: ChunkFilter,
-    /// Which files of the library the caller may see, by number; `None` means all.
+    /// Which files of the library the caller may see, by file number; `None` means all.
     pub allowed: Option<Arc<Vec<bool>>>,
-    /// At most this many results.
+    /// Maximum number of hits.
     pub limit: usize,
-    /// How much each part of a score counts.
+    /// The weights of the score components.
     pub weights: Weights,
-    /// What is answered for each chunk.
+    /// What is returned for each chunk.
     pub detail: Detail,
 }
 
-/// What is answered for each chunk.
+/// What is returned for each chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Detail {
-    /// Its row, file and scores.
+    /// Row, file and scores.
     Scores,
-    /// What it says too.
+    /// Row, file, scores and content.
     Chunks,
 }
 
-/// A chunk that was found.
+/// A search hit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ranked {
-    /// Why it stands where it stands.
+    /// The components of the score.
     pub fused: Fused,
-    /// What it says, where that was asked for; without its terms and vector.
+    /// The chunk without terms and vector, if chunks were requested.
     pub chunk: Option<ChunkRow>,
-    /// The different terms of the question that it has, where chunks were asked for.
+    /// The distinct query terms that the chunk contains, if chunks were requested.
     pub matched: Vec<String>,
 }
 
-/// What a question found.
+/// The result of a query.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// Best first.
     pub hits: Vec<Ranked>,
-    /// Chunks that were looked at.
+    /// Number of chunks searched.
     pub scanned: u64,
 }
 
-/// Answers a question over a version: by the reader where it answers questions itself, else here.
+/// Runs a query on a version: in the reader if it runs queries itself, otherwise here.
 pub async fn answer(library: &Library, question: &Question) -> IndexResult<Answer> {
     if let Some(answered) = library.reader.ask(question) {
         return answered.await;
@@ -92,7 +93,7 @@ pub async fn answer(library: &Library, question: &Question) -> IndexResult<Answe
     Ok(Answer { hits, scanned })
 }
 
-/// The terms of a chunk are larger than its text and are not shown, so they do not leave the index program.
+/// The terms of a chunk are larger than its text and are never displayed, so they stay in the index program.
 fn hit(fused: Fused, chunk: Option<ChunkRow>, terms: &[String]) -> Ranked {
     let Some(mut chunk) = chunk else { return Ranked { fused, chunk: None, matched: Vec::new() } };
     let own: HashSet<&str> = chunk.terms.split_ascii_whitespace().collect();
@@ -121,7 +122,7 @@ async fn rank(library: &Library, question: &Question) -> IndexResult<(Vec<Fused>
             _ => Ok(Vec::new()),
         }
     };
-    // The vectors of what full text finds are fetched while the index still looks for the nearest ones.
+    // The vectors of full-text hits are fetched while the vector search is still running.
     let text = async {
         let text = full_text(library, &question.terms, &question.filter, depth, &admits).await?;
         let fetched = match (&library.vectors, vector) {
@@ -146,14 +147,14 @@ async fn rank(library: &Library, question: &Question) -> IndexResult<(Vec<Fused>
     Ok((ranked, scanned))
 }
 
-/// Which files may be found, by number; all of them where there is no list.
+/// Which files may be returned, by file number; `None` means all.
 type Admitted = Option<Vec<bool>>;
 
 fn admits(admitted: &Admitted, file: u32) -> bool {
     admitted.as_ref().is_none_or(|list| list.get(file as usize) == Some(&true))
 }
 
-/// On a thread of its own where the set is large: meanwhile the index looks for the words.
+/// A large set is searched on another thread, while the full-text search runs.
 async fn nearest_in_memory(
     set: &Arc<VectorSet>,
     probe: &Arc<Probe>,
@@ -171,7 +172,8 @@ async fn nearest_in_memory(
     }
 }
 
-/// Full text knows the filter but not the caller's path rules; where those leave too few, more are asked for.
+/// The full-text search applies the filter but not the caller's path rules. If those remove too many hits, it is
+/// repeated with a higher limit.
 async fn full_text(
     library: &Library,
     terms: &[String],
@@ -213,7 +215,7 @@ async fn nearest_on_disk(
     }
 }
 
-/// How like the question the best candidates of full text are.
+/// The cosine of the best full-text candidates.
 async fn fetched_likeness(library: &Library, vector: &[f32], text: &[Near]) -> IndexResult<HashMap<u64, f32>> {
     let rows: Vec<u64> = text.iter().take(MAX_FETCHED_VECTORS).map(|near| near.row).collect();
     if rows.is_empty() {
@@ -223,7 +225,7 @@ async fn fetched_likeness(library: &Library, vector: &[f32], text: &[Near]) -> I
     Ok(rows.iter().zip(vectors).filter_map(|(row, own)| Some((*row, cosine(vector, &own?)))).collect())
 }
 
-/// What was found in files that are known and may be seen.
+/// The hits in known files that the caller may see.
 async fn known(library: &Library, found: &[Found], admits: &(impl Fn(u32) -> bool + Sync)) -> IndexResult<Vec<Near>> {
     let rows: Vec<u64> = found.iter().map(|found| found.row).collect();
     let files = library.files_of(&rows).await?;

@@ -1,12 +1,12 @@
-//! [`RowFiles`]: which file each row of a version belongs to, for a version whose vectors are not in memory.
+//! [`RowFiles`]: maps each row of a version to its file, for a version whose vectors are not in memory.
 //!
-//! The chunks of a note are written together, so the rows of a file are neighbours: a run of them takes 16 bytes, however
-//! many they are. Reading the column for the few hundred candidates of a search takes longer than finding them.
+//! The chunks of a note are written together, so the rows of a file are consecutive: a run takes 16 bytes, regardless
+//! of its length. Reading the column for the few hundred candidates of a search would take longer than the search.
 
 use crate::{IndexReader, IndexResult, VectorColumns, VectorRow};
 use std::collections::HashMap;
 
-/// Neighbouring rows of one file.
+/// Consecutive rows of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Run {
     first: u64,
@@ -14,7 +14,7 @@ struct Run {
     file: u32,
 }
 
-/// Runs of rows whose files are known by their ids only: they can be read while the files are.
+/// Runs with file ids instead of file numbers, so that they can be read in parallel with the files.
 #[derive(Default)]
 pub(super) struct UnnumberedRuns(Vec<(u64, u32, u64)>);
 
@@ -32,7 +32,7 @@ impl UnnumberedRuns {
         }
     }
 
-    /// With the numbers that a library gives its files. What belongs to no file of it goes.
+    /// Replaces file ids by the library's file numbers. Rows of unknown files are dropped.
     pub(super) fn number(self, file_of: &HashMap<u64, u32>) -> RowFiles {
         let numbered = |(first, rows, id): (u64, u32, u64)| Some(Run { first, rows, file: file_of.get(&id).copied()? });
         let mut runs: Vec<Run> = self.0.into_iter().filter_map(numbered).collect();
@@ -42,11 +42,11 @@ impl UnnumberedRuns {
     }
 }
 
-/// Which file each row belongs to.
+/// Maps each row to its file.
 pub(super) struct RowFiles(Vec<Run>);
 
 impl RowFiles {
-    /// The number of a row's file; `None` for a row that no file has.
+    /// The file number of a row; `None` for an unknown row.
     pub(super) fn file_of(&self, row: u64) -> Option<u32> {
         let after = self.0.partition_point(|run| run.first <= row);
         let run = self.0.get(after.checked_sub(1)?)?;

@@ -1,6 +1,6 @@
-//! [`VectorSet`]: the vectors of a version in memory, 8 bits a dimension, searched exactly. No training, nothing to tune,
-//! and at the sizes it is used for faster than any index on disk. Beyond the configured budget there is none, and the
-//! index itself is asked.
+//! [`VectorSet`]: the vectors of a version in memory, 8 bits per dimension, searched exactly. It needs no training or
+//! tuning, and at the sizes it is used for it is faster than an index on disk. Above the configured budget there is no
+//! set, and the index itself is queried.
 
 use crate::{IndexReader, IndexResult, VectorColumns, VectorRow};
 use std::{
@@ -8,36 +8,36 @@ use std::{
     sync::Arc,
 };
 
-/// Vectors that are fetched row by row, because most of them were there before, are fetched this many at a time.
+/// Batch size when vectors are fetched row by row, because most of them are reused from the previous version.
 const FETCH: usize = 2_048;
-/// Vectors that are multiplied before their scores are looked at.
+/// Number of vectors whose dot products are computed before the scores are examined.
 const BLOCK: usize = 1_024;
-/// Bytes beside the vector itself: row, file, hash, scale.
+/// Bytes per vector besides its values: row, file, hash, scale.
 const OVERHEAD: usize = 8 + 4 + 8 + 4;
 
 /// The vectors of a version in memory.
 pub struct VectorSet {
     dimensions: usize,
-    /// One after another.
+    /// The values of all vectors, contiguous.
     values: Vec<i8>,
-    /// What a value of a vector is multiplied with.
+    /// The scale of each vector.
     scales: Vec<f32>,
     rows: Vec<u64>,
-    /// Which file of the library each belongs to.
+    /// The library's file number of each vector.
     files: Vec<u32>,
     hashes: Vec<u64>,
-    /// Places in the order of their rows; empty where rows are in order already.
+    /// Positions ordered by row; empty when the rows are already in order.
     by_row: Vec<u32>,
 }
 
-/// Vectors whose files are known by their ids only: they can be read while the files are.
+/// Vectors with file ids instead of file numbers, so that they can be read in parallel with the files.
 pub struct Unnumbered {
     set: VectorSet,
     files: Vec<u64>,
 }
 
 impl Unnumbered {
-    /// With the numbers that a library gives its files. What belongs to no file of it goes.
+    /// Replaces file ids by the library's file numbers. Vectors of unknown files are dropped.
     pub fn number(self, file_of: &HashMap<u64, u32>) -> Option<VectorSet> {
         let Self { mut set, files: ids } = self;
         let dimensions = set.dimensions;
@@ -98,25 +98,25 @@ impl Unnumbered {
     }
 }
 
-/// A chunk that is near a question.
+/// A chunk and its similarity to a query.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Near {
     /// Its row in the reader.
     pub row: u64,
-    /// Its file in the library.
+    /// Its file number in the library.
     pub file: u32,
-    /// The cosine.
+    /// The cosine similarity.
     pub score: f32,
 }
 
-/// A question's vector, ready to be compared.
+/// A quantised query vector.
 pub struct Probe {
     values: Vec<i8>,
     scale: f32,
 }
 
 impl Probe {
-    /// Of a vector of unit length.
+    /// Creates it from a vector of unit length.
     pub fn new(vector: &[f32]) -> Self {
         let mut values = Vec::with_capacity(vector.len());
         let scale = quantise(vector, &mut values);
@@ -125,13 +125,14 @@ impl Probe {
 }
 
 impl VectorSet {
-    /// How many bytes the vectors of so many chunks take.
+    /// The memory that the vectors of this many chunks take, in bytes.
     pub fn bytes(chunks: u64, dimensions: usize) -> u64 {
         chunks.saturating_mul((dimensions + OVERHEAD) as u64)
     }
 
-    /// Reads the vectors of a version, taking over those that the version before it had already, which must be made with
-    /// the same embedder: hashes name texts, not models. `None` when they do not fit the budget or there are none.
+    /// Reads the vectors of a version and reuses those that `before` already has. Both must be made with the same
+    /// embedder, because a hash identifies a text and not a model. Returns `None` when the vectors do not fit into the
+    /// budget or there are none.
     pub async fn read(
         reader: &dyn IndexReader,
         before: Option<&Arc<VectorSet>>,
@@ -191,17 +192,17 @@ impl VectorSet {
         &self.values[at * self.dimensions..(at + 1) * self.dimensions]
     }
 
-    /// How many vectors there are.
+    /// Number of vectors.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The nearest chunks of admitted files, best first.
+    /// The most similar chunks of admitted files, best first.
     pub fn nearest(&self, probe: &Probe, admits: impl Fn(u32) -> bool, limit: usize) -> Vec<Near> {
         if probe.values.len() != self.dimensions || limit == 0 {
             return Vec::new();
@@ -231,20 +232,20 @@ impl VectorSet {
         found
     }
 
-    /// The file of a row, by its number; `None` for a row without a vector.
+    /// The file number of a row; `None` for a row without a vector.
     pub fn file_of(&self, row: u64) -> Option<u32> {
         self.place_of(row).map(|at| self.files[at])
     }
 
-    /// How like a question a row is; `None` for a row without a vector.
+    /// The cosine of a row with the query; `None` for a row without a vector.
     pub fn likeness(&self, probe: &Probe, row: u64) -> Option<f32> {
         let at = self.place_of(row).filter(|_| probe.values.len() == self.dimensions)?;
         Some(dot(self.values_at(at), &probe.values) as f32 * self.scales[at] * probe.scale)
     }
 }
 
-/// Appends the vector in 8 bits and answers the scale. A command from nothing does this for every chunk there is, so it
-/// is written for the compiler to do many numbers at once.
+/// Appends the vector in 8 bits and returns the scale. A command that loads an index does this for every chunk, so the
+/// loop is written so that the compiler can vectorise it.
 fn quantise(vector: &[f32], out: &mut Vec<i8>) -> f32 {
     let largest = largest(vector);
     if largest == 0.0 || !largest.is_finite() {
@@ -253,13 +254,13 @@ fn quantise(vector: &[f32], out: &mut Vec<i8>) -> f32 {
     }
     let scale = largest / 127.0;
     let factor = 127.0 / largest;
-    // Near this number a unit is the last bit of a fraction: adding it rounds, and the whole number is the lowest byte.
+    // Near this value the last bit of an f32 is one unit: the addition rounds, and the integer is the lowest byte.
     const UNITS: f32 = 12_582_912.0;
     out.extend(vector.iter().map(|v| (v * factor + UNITS).to_bits() as i8));
     scale
 }
 
-/// The largest size of a number in it. What is no number does not count.
+/// The largest absolute value in the vector. NaN is ignored.
 fn largest(vector: &[f32]) -> f32 {
     const LANES: usize = 16;
     let mut most = [0.0f32; LANES];
@@ -272,11 +273,11 @@ fn largest(vector: &[f32]) -> f32 {
     most.iter().fold(0.0, |a, b| if *b > a { *b } else { a })
 }
 
-/// Multiplies each of the vectors, which lie one after another, with one. By 32 bytes where the processor can.
+/// Computes the dot product of each contiguous vector with `with`, using AVX2 where the processor has it.
 fn dots(values: &[i8], with: &[i8], out: &mut [i32]) {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has what the function was compiled for; it has no other condition.
+        // SAFETY: the check above guarantees AVX2, the only requirement of the function.
         #[allow(unsafe_code)]
         unsafe {
             return dots_by_32(values, with, out);
@@ -285,7 +286,7 @@ fn dots(values: &[i8], with: &[i8], out: &mut [i32]) {
     dots_plainly(values, with, out);
 }
 
-/// The same loop, compiled for wider registers.
+/// The same loop, compiled for AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn dots_by_32(values: &[i8], with: &[i8], out: &mut [i32]) {
@@ -299,13 +300,13 @@ fn dots_plainly(values: &[i8], with: &[i8], out: &mut [i32]) {
     }
 }
 
-/// The compiler makes this wide: sums of products of 8 bits, in 32.
+/// The compiler vectorises this loop: 8-bit products, summed in 32 bits.
 #[inline(always)]
 fn dot(a: &[i8], b: &[i8]) -> i32 {
     a.iter().zip(b).map(|(x, y)| i32::from(*x) * i32::from(*y)).sum()
 }
 
-/// Ordered so that the worst stands at the top of the heap.
+/// Ordered so that the worst candidate is at the top of the heap.
 struct Candidate(Near);
 
 impl PartialEq for Candidate {
@@ -361,7 +362,7 @@ mod tests {
             for (at, vector) in vectors.iter().enumerate() {
                 read.push(at as u64 * 10, at as u64 + 1000, at as u64, vector);
             }
-            // Every fifth belongs to a file that is not in the library.
+            // Every fifth vector belongs to a file that is not in the library.
             let is_there = |at: &usize| at % 5 != 4;
             let numbers = (0..vectors.len()).filter(is_there).map(|at| (at as u64 + 1000, at as u32)).collect();
             let set = read.number(&numbers).unwrap();

@@ -1,5 +1,5 @@
-//! What every index must do. Run here over the index in memory, as it is and behind a pipe, and over LanceDB's in its own
-//! crate.
+//! The contract suite for every index. It runs here over the in-memory index, directly and behind a pipe, and in the
+//! LanceDB crate over its index.
 #![allow(dead_code, unused_macros, unused_imports)] // each crate uses what it needs
 
 use std::{collections::HashMap, sync::Arc};
@@ -8,7 +8,7 @@ use toolyard_noteindex::{
     WriteBatch, file_id, hash64,
 };
 
-/// Expands to one test for each check. The closure makes an empty index, with whatever must outlive it.
+/// Expands to one test for each check. The closure creates an empty index, together with whatever must outlive it.
 macro_rules! every_check {
     ($make:expr) => {
         $crate::index_suite::checks! { $make;
@@ -54,7 +54,7 @@ pub(crate) fn spec() -> IndexSpec {
     IndexSpec { embedder: "test/a".to_owned(), dimensions: 4, recipe: "r".to_owned() }
 }
 
-/// The words of a text; where no spaces part them, its letters and pairs of letters.
+/// The words of a text; in scripts without spaces, its characters and pairs of characters.
 fn index_terms(text: &str, terms: &mut String) {
     for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
         if word.is_ascii() {
@@ -129,7 +129,7 @@ async fn reader(index: &Index) -> Arc<dyn IndexReader> {
     index.current().await.unwrap().expect("a complete version")
 }
 
-/// Paths and chunk numbers of what full text finds, in order.
+/// Paths and chunk numbers of full-text hits, in order.
 async fn words(reader: &dyn IndexReader, terms: &[&str], filter: &ChunkFilter) -> Vec<String> {
     let terms: Vec<String> = terms.iter().map(|t| (*t).to_owned()).collect();
     let found = reader.full_text(&terms, filter, 100).await.unwrap();
@@ -263,7 +263,7 @@ pub(crate) async fn a_large_file_comes_in_several_writes(index: Index) {
     let first = || WriteBatch { files: vec![unfinished.clone()], chunks: part(0, "cherry"), ..WriteBatch::default() };
     let next = |number: u32, text: &str| WriteBatch { chunks: part(number, text), ..WriteBatch::default() };
     let everything = ChunkFilter::default();
-    // A writer that dies between two of them leaves a file that is known as unfinished.
+    // A writer that dies between two batches leaves the file marked as unfinished.
     let mut writer = index.write(&spec(), Start::Continue).await.unwrap();
     writer.put(first()).await.unwrap();
     writer.put(next(1, "cucumber")).await.unwrap();
@@ -274,7 +274,7 @@ pub(crate) async fn a_large_file_comes_in_several_writes(index: Index) {
     assert_eq!(known.iter().find(|f| f.path == "large.md"), Some(&unfinished));
     let hash = hash64(&["cucumber".as_bytes()]);
     assert_eq!(writer.known_vectors(&[hash]).await.unwrap().len(), 1, "what was embedded is not lost");
-    // The next one begins it again.
+    // The next writer starts the file again.
     writer.put(first()).await.unwrap();
     writer.put(next(1, "coconut")).await.unwrap();
     let done = file("large.md", 3);
@@ -397,7 +397,7 @@ pub(crate) async fn chunks_without_vectors_are_found_by_words(index: Index) {
 pub(crate) async fn known_vectors_are_found_by_hash(index: Index) {
     write(&index, vec![note("a.md", &[("apple", X), ("banana", Y)])]).await;
     let mut writer = index.write(&spec(), Start::Continue).await.unwrap();
-    // What is replaced keeps its vector for whoever has the same text.
+    // The vector of a replaced chunk stays available for chunks with the same text.
     writer.put(note("a.md", &[("cherry", Z)])).await.unwrap();
     let hash = |text: &str| hash64(&[text.as_bytes()]);
     let known = writer.known_vectors(&[hash("banana"), hash("apple"), hash("none")]).await.unwrap();
@@ -449,7 +449,7 @@ pub(crate) async fn rollback_returns_to_the_version_before(index: Index) {
     index.rollback().await.unwrap();
     assert_eq!(words(&*reader(&index).await, &["first"], &everything).await, ["a.md#0"]);
     assert_eq!(index.rollback().await.unwrap_err(), IndexError::NoEarlierVersion);
-    // What is written next stands on the version that is current now.
+    // The next write is based on the version that is current after the rollback.
     let writer = index.write(&spec(), Start::Continue).await.unwrap();
     assert!(!writer.is_changed());
     drop(writer);
@@ -475,7 +475,7 @@ pub(crate) async fn a_change_of_files_alone_is_a_version(index: Index) {
     assert_eq!(index.versions().await.unwrap().len(), 2);
 }
 
-/// Enough of them that an index on disk puts them together.
+/// Enough writes that an index on disk compacts them.
 pub(crate) async fn many_small_writes_stay_searchable(index: Index) {
     write(&index, vec![note("all.md", &[("start", X)])]).await;
     for number in 0..30 {

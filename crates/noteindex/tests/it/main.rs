@@ -1,5 +1,5 @@
-//! The index crate as a whole: the contract suite over the index in memory and over a pipe, and a program that ends, hangs,
-//! talks nonsense or is of another version.
+//! Tests of the whole crate: the contract suite over the in-memory index and over a pipe, and index programs that end,
+//! hang, violate the protocol or have another version.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 mod index_suite;

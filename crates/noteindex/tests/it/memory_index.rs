@@ -1,4 +1,4 @@
-//! The contract suite over the index in memory.
+//! The contract suite over the in-memory index.
 
 use crate::index_suite;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The contract suite over a pipe, and what becomes of a program that does not behave.
+//! The contract suite over a pipe, and the handling of misbehaving index programs.
 
 use crate::index_suite::{self, note, spec};
 use std::{
@@ -24,25 +24,26 @@ use toolyard_noteindex::{
 
 const X: [f32; 4] = [1.0, 0.0, 0.0, 0.0];
 const Y: [f32; 4] = [0.0, 1.0, 0.0, 0.0];
-/// Longer than anything here takes, on a busy machine.
+/// A timeout that is longer than any step here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How the program behaves.
+/// How the fake program behaves.
 #[derive(Clone)]
 enum Manner {
-    /// As it should.
+    /// Correctly.
     Good,
     /// As a program of another version.
     Other(Hello),
-    /// Ends after so many bytes were sent to it, for the first so many starts.
+    /// Ends after receiving this many bytes, on the first `starts` starts.
     Ends { after: usize, starts: usize },
-    /// Says something else.
+    /// Sends these bytes instead of the protocol.
     Nonsense(Vec<u8>),
     /// Is not installed.
     Missing,
 }
 
-/// A program that is a thread with two sockets. Its index is kept in a folder, so that the next start finds it.
+/// A fake program that runs as a thread with two sockets. Its index is persisted in a folder, so that the next start
+/// finds it.
 pub(crate) struct Threads {
     folder: PathBuf,
     manner: Mutex<Manner>,
@@ -71,7 +72,7 @@ impl Threads {
         *self.manner.lock().unwrap() = Manner::Good;
     }
 
-    /// As `kill -9` does: the pipes are closed in the middle of whatever it does.
+    /// Simulates `kill -9`: the pipes are closed in the middle of whatever the program does.
     fn kill(&self) {
         for stream in self.live.lock().unwrap().drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
@@ -161,7 +162,7 @@ async fn library(index: &dyn NoteIndex) -> Library {
     Library::load(index.current().await.unwrap().unwrap(), None, BUDGET).await.unwrap()
 }
 
-/// The same question over the same rows has the same answer on either side of the pipe.
+/// The same query over the same rows gives the same result on both sides of the pipe.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_question_is_answered_as_it_is_without_a_pipe() {
     let (_dir, _, far) = good();
@@ -191,7 +192,7 @@ async fn a_question_is_answered_as_it_is_without_a_pipe() {
     }
 }
 
-/// Where vectors do not fit the memory, the index is asked for the nearest ones and rows find their files by runs.
+/// When vectors do not fit into memory, the index runs the vector search and rows are mapped to files by runs.
 #[tokio::test]
 async fn a_question_is_answered_alike_whether_or_not_vectors_fit_the_memory() {
     let index = MemoryIndex::new();
@@ -241,7 +242,7 @@ async fn a_missing_program_is_found_as_soon_as_it_is_installed() {
     assert_eq!(index.generation().await, Ok(None));
 }
 
-/// Nonsense is an error, whether it looks like a frame or not, and never a hang.
+/// Invalid output is an error, whether or not it looks like a frame, and never a hang.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_that_talks_nonsense_is_an_error() {
     let greeting = Hello::own().frame();
@@ -255,7 +256,7 @@ async fn a_program_that_talks_nonsense_is_an_error() {
     }
 }
 
-/// The program ends at every point of a reading: it is started again, and the answer is the right one.
+/// The program ends at every point of a read: it is restarted, and the result is correct.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_that_ends_while_it_is_read_is_asked_once_more() {
     let dir = tempfile::tempdir().unwrap();
@@ -271,7 +272,7 @@ async fn a_program_that_ends_while_it_is_read_is_asked_once_more() {
         };
         match tokio::time::timeout(PATIENCE, read).await.expect("an answer") {
             Ok(found) => assert_eq!(found.hits.len(), 2, "{after}"),
-            // A start that fails is not tried again by itself: the caller is told that it may.
+            // A failed start is not retried automatically: the caller gets an error and may retry.
             Err(IndexError::Program(
                 ProgramError::NotStarted(_) | ProgramError::Ended(_) | ProgramError::Protocol(_),
             )) => {
@@ -300,7 +301,7 @@ async fn a_reader_outlives_its_program_and_a_writer_does_not() {
     complete(&index, "b.md", "cherry").await.unwrap();
     assert_eq!(index.current().await.unwrap().unwrap().info().files, 2);
     threads.kill();
-    // The version that the library reads is not the newest one any more, and a new program cannot find it.
+    // The library's version is no longer the newest, and a restarted program cannot open it.
     let stale = answer(&library, &question("apple", Some(X))).await;
     assert!(matches!(stale, Err(IndexError::Program(ProgramError::Replaced(_)))), "{stale:?}");
 }
@@ -324,13 +325,13 @@ async fn a_program_that_nobody_uses_is_stopped_and_started_again() {
     };
     tokio::time::timeout(PATIENCE, rests).await.expect("it is stopped, though a reader is open");
     assert!(index.is_resting());
-    // On a busy machine it may have rested before, between two uses.
+    // On a busy machine the program may already have been stopped between two uses.
     let starts = threads.starts.load(Ordering::SeqCst);
     assert_eq!(answer(&library, &question("apple", Some(X))).await.unwrap().hits.len(), 2);
     assert_eq!(threads.starts.load(Ordering::SeqCst), starts + 1);
 }
 
-/// Many at once, while the program ends now and then: each gets an answer or an error, none waits for ever.
+/// Many concurrent queries while the program is killed repeatedly: each gets a result or an error, and none hangs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_questions_at_once_are_all_answered_whatever_happens() {
     let (_dir, threads, index) = good();

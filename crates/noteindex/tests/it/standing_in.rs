@@ -1,4 +1,4 @@
-//! What answers while the index program is not installed.
+//! Serving while the index program is not installed.
 
 use crate::{
     index_suite::{chunk, file, spec},
@@ -34,7 +34,7 @@ async fn memory_answers_until_the_program_has_a_version_of_its_own() {
     assert!(index.current().await.is_ok(), "a program that runs goes on");
 }
 
-/// What a command indexes in memory would be gone when it ends, without anybody being told.
+/// An index built in memory by a short-lived command would be lost silently when the command exits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_a_server_indexes_in_memory() {
     let dir = tempfile::tempdir().unwrap();

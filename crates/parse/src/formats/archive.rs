@@ -1,12 +1,12 @@
-//! Zip archives, read entry by entry under limits: how many, how large, how much larger than packed, and no path that
-//! climbs. Entries that are links or encrypted are passed over.
+//! Reads zip archives entry by entry, with limits on the number and size of entries and on the compression ratio, and
+//! without paths that leave the root. Links and encrypted entries are skipped.
 
 use super::{Limits, MAX_RATIO, ParseFailure, RATIO_FREE_BYTES, text};
 use std::io::{Cursor, Read};
 use toolyard_import::names::safe_path;
 use zip::ZipArchive;
 
-/// An archive that is read by the names of its parts.
+/// An archive whose entries are read by name.
 pub(super) struct Package<'a> {
     archive: ZipArchive<Cursor<&'a [u8]>>,
     left: u64,
@@ -19,29 +19,29 @@ impl<'a> Package<'a> {
         Ok(Self { archive, left: limits.unpacked_bytes })
     }
 
-    /// A part's text; `None` when there is no such part.
+    /// The text of an entry; `None` when it does not exist.
     pub(super) fn part(&mut self, name: &str) -> Result<Option<String>, ParseFailure> {
         let Some(at) = self.archive.index_for_name(name) else { return Ok(None) };
         let bytes = read_entry(&mut self.archive, at, &mut self.left)?;
         Ok(text::decode(&bytes))
     }
 
-    /// A part that has to be there.
+    /// The text of an entry that must exist.
     pub(super) fn required(&mut self, name: &str) -> Result<String, ParseFailure> {
         self.part(name)?.ok_or_else(|| ParseFailure::new(format!("it has no {name}")))
     }
 }
 
-/// Something of an archive, as it comes.
+/// One entry of an archive.
 pub(crate) enum Unpacked {
-    /// A file with its bytes.
+    /// A file and its content.
     File(String, Vec<u8>),
-    /// A file that was passed over, and why.
+    /// A skipped file and the reason.
     Skipped(String, String),
 }
 
-/// Reads an archive's files in order. Stops with an error when it grows beyond its limits; an entry that is merely
-/// broken is passed over.
+/// Reads the files of an archive in order. An archive that exceeds its limits is an error; a single broken entry is
+/// skipped.
 pub(crate) fn unpack(bytes: &[u8], limits: &Limits, mut take: impl FnMut(Unpacked)) -> Result<(), ParseFailure> {
     let package = Package::open(bytes, limits)?;
     let (mut archive, mut left) = (package.archive, package.left);
@@ -82,8 +82,8 @@ pub(crate) fn unpack(bytes: &[u8], limits: &Limits, mut take: impl FnMut(Unpacke
     Ok(())
 }
 
-/// Reads an entry, never more than is left and never far more than its packed size lets expect: what an archive says of
-/// its sizes is not believed.
+/// Reads an entry, limited by the remaining total size and by the maximum compression ratio. The sizes that the archive
+/// declares are not trusted.
 fn read_entry(archive: &mut ZipArchive<Cursor<&[u8]>>, at: usize, left: &mut u64) -> Result<Vec<u8>, ParseFailure> {
     let entry = archive.by_index(at).map_err(|e| ParseFailure::new(format!("a part cannot be read: {e}")))?;
     let name = String::from_utf8_lossy(entry.name_raw()).into_owned();

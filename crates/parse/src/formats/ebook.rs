@@ -1,4 +1,4 @@
-//! Electronic books: chapters in the order of the spine, each read as a web page.
+//! EPUB books: the chapters in spine order, each parsed as a web page.
 
 use super::{
     Converted, Limits, ParseFailure,
@@ -55,7 +55,7 @@ pub(super) fn convert(bytes: &[u8], limits: &Limits) -> Result<Converted, ParseF
     Ok(Converted { title: Some(title.trim().to_owned()).filter(|title| !title.is_empty()), markdown })
 }
 
-/// `%20` and the like as the bytes they stand for.
+/// Decodes percent-encoded bytes such as `%20`.
 fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,5 +1,5 @@
-//! Web pages as Markdown: what is read, without what is around it. Made from the stream of tags, not from a tree, so
-//! that no nesting is too deep and no tag has to be closed.
+//! Converts web pages to Markdown, without navigation and other surroundings. It works on the stream of tags and builds
+//! no tree, so that deep nesting and unclosed tags do no harm.
 
 use super::{Converted, word::table_row};
 use html5ever::{
@@ -11,24 +11,24 @@ use html5ever::{
 };
 use std::cell::RefCell;
 
-/// Lists nested deeper than this are indented no further.
+/// Maximum indentation level of nested lists.
 const MAX_INDENT: usize = 8;
-/// The main part of a page counts for the whole if it has this many characters.
+/// The main element replaces the whole page if it has at least this many characters.
 const MIN_MAIN_CHARS: usize = 200;
-/// Characters of a link's address that are kept.
+/// Longer link URLs, in characters, are dropped.
 const MAX_LINK_CHARS: usize = 500;
 
-/// What is left out with everything in it.
+/// Elements that are dropped with their content.
 const NEVER: [&str; 12] = [
     "script", "style", "template", "svg", "math", "iframe", "object", "canvas", "noscript", "head", "select",
     "textarea",
 ];
-/// What is around the text of most pages.
+/// Elements that surround the text of most pages.
 const AROUND: [&str; 5] = ["nav", "footer", "aside", "form", "button"];
 
 pub(super) fn convert(page: &str) -> Converted {
     let mut read = read(page, true);
-    // A page that is all navigation, or never closes it, is better read whole.
+    // A page that consists of navigation, or never closes it, is converted as a whole.
     if !read.markdown.chars().any(char::is_alphanumeric) {
         read = self::read(page, false);
     }
@@ -40,7 +40,7 @@ fn read(page: &str, leave_out: bool) -> Converted {
     let input = BufferQueue::default();
     input.push_back(StrTendril::from_slice(page));
     let tokenizer = Tokenizer::new(sink, TokenizerOpts::default());
-    // The tokenizer would stop where its sink asks it to; this one never does, and the whole page is read.
+    // The tokenizer pauses only when its sink requests that. This sink never does, so the loop reads the whole page.
     while !matches!(tokenizer.feed(&input), TokenizerResult::Done) {}
     tokenizer.end();
     tokenizer.sink.0.into_inner().finish()
@@ -70,11 +70,11 @@ struct Writer {
     out: String,
     title: String,
     in_title: bool,
-    /// The element that is left out, and how many of its name are open.
+    /// The element that is being skipped, and the number of open elements with its name.
     skipping: Option<(String, usize)>,
-    /// Lists that are open: the next number, or `None` for bullets.
+    /// Open lists: the next number, or `None` for bullets.
     lists: Vec<Option<usize>>,
-    /// The next item is the first of a list that is in no other.
+    /// The next item is the first of a top-level list.
     list_begins: bool,
     pre: bool,
     link: Option<(usize, String)>,
@@ -149,7 +149,7 @@ impl Writer {
                 }
             }
             "table" => {
-                // Rows need not be closed.
+                // Closing tags of rows are optional.
                 self.table_row(false);
                 self.rows = 0;
                 self.block();
@@ -301,7 +301,7 @@ impl Writer {
     }
 }
 
-/// In these the tokenizer must not look for tags.
+/// Elements whose content the tokenizer must not parse as tags.
 fn raw(name: &str, opens: bool) -> TokenSinkResult<()> {
     match name {
         _ if !opens => TokenSinkResult::Continue,
@@ -326,7 +326,7 @@ fn push_collapsed(out: &mut String, text: &str) {
     }
 }
 
-/// No blanks at the ends of lines, no more than one empty line, no emphasis around nothing.
+/// Removes trailing spaces, repeated empty lines, and emphasis without content.
 fn tidy(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut empty = 0;

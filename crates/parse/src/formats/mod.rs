@@ -1,5 +1,5 @@
-//! How a document becomes Markdown. Everything here reads bytes that others wrote and runs in the confined child, except in
-//! this crate's own tests of single parsers.
+//! Converts documents to Markdown. All of this code parses untrusted input and runs in the confined child, except in
+//! this crate's unit tests of single parsers.
 
 mod archive;
 mod ebook;
@@ -14,16 +14,16 @@ pub(crate) use archive::{Unpacked, unpack};
 
 use toolyard_import::{Converted, Format, Limits, ParseFailure, text};
 
-/// Elements nested deeper than this are an attack.
+/// Maximum nesting of XML elements; deeper nesting is treated as an attack.
 const MAX_XML_DEPTH: usize = 256;
-/// How many times larger than packed an archive's entry may become, beyond a first megabyte.
+/// Maximum compression ratio of an archive entry, beyond the first megabyte.
 const MAX_RATIO: u64 = 200;
-/// Bytes an entry may unpack to before its ratio is looked at.
+/// An entry may unpack to this many bytes before its ratio is checked.
 const RATIO_FREE_BYTES: u64 = 1 << 20;
-/// Rows and columns read of a sheet.
+/// Maximum number of cells read from a sheet.
 const MAX_SHEET_CELLS: usize = 500_000;
 
-/// Turns a document into Markdown.
+/// Converts a document to Markdown.
 pub(crate) fn convert(format: Format, bytes: &[u8], limits: &Limits) -> Result<Converted, ParseFailure> {
     let no_text = || ParseFailure::new("this is not text");
     let converted = match format {

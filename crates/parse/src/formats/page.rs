@@ -1,4 +1,4 @@
-//! Portable Document Format: the text of each page, lines joined to paragraphs.
+//! PDF: the text of each page, with lines joined to paragraphs.
 
 use super::{Converted, ParseFailure};
 
@@ -6,7 +6,8 @@ pub(super) fn convert(bytes: &[u8]) -> Result<Converted, ParseFailure> {
     if !bytes.get(..1_024).unwrap_or(bytes).windows(5).any(|five| five == b"%PDF-") {
         return Err(ParseFailure::new("it does not begin as a PDF does"));
     }
-    // The reader panics on some broken files; in this process that would only end it, with less to say.
+    // The PDF library panics on some broken files. Catching the panic allows a better error message than the end of the
+    // process.
     let read = std::panic::catch_unwind(|| pdf_extract::extract_text_from_mem_by_pages(bytes));
     let pages = match read {
         Ok(Ok(pages)) => pages,
@@ -29,14 +30,14 @@ pub(super) fn convert(bytes: &[u8]) -> Result<Converted, ParseFailure> {
     Ok(Converted { title: None, markdown })
 }
 
-/// Lines of a page as paragraphs: a blank line, or a short line that ends a sentence, ends one. A word that was cut at
-/// a line's end is whole again.
+/// Joins the lines of a page to paragraphs: a blank line, or a short line at the end of a sentence, ends a paragraph.
+/// Words hyphenated at a line end are joined.
 fn paragraphs(page: &str) -> String {
     let longest = page.lines().map(|line| line.trim().chars().count()).max().unwrap_or(0);
     let mut out = String::new();
     let mut open = false;
     for line in page.lines() {
-        // A heading of ours must not come from a page.
+        // A page's text must not create Markdown headings.
         let line = line.trim().trim_start_matches('#').trim_start();
         if line.is_empty() {
             open = false;

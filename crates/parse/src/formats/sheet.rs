@@ -5,7 +5,7 @@ use calamine::{Data, Reader, open_workbook_auto_from_rs};
 use std::io::Cursor;
 
 pub(super) fn convert(bytes: &[u8], limits: &Limits) -> Result<Converted, ParseFailure> {
-    // The reader of workbooks unpacks parts whole; those of a bomb are refused before.
+    // The workbook library unpacks entries as a whole, so the limits are checked first to reject zip bombs.
     if bytes.starts_with(b"PK") {
         super::archive::unpack(bytes, limits, |_| {})?;
     }

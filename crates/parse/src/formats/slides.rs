@@ -1,4 +1,4 @@
-//! Presentations of Office Open XML: a section for each slide in the order they are shown, with its notes.
+//! Office Open XML presentations: a section for each slide in presentation order, with its notes.
 
 use super::{
     Converted, Limits, ParseFailure,
@@ -16,7 +16,8 @@ pub(super) fn convert(bytes: &[u8], limits: &Limits) -> Result<Converted, ParseF
     let mut order: Vec<String> = Vec::new();
     walk(&presentation, |node| {
         if let Node::Open("sldId", attributes) = node
-            // `id` is the slide's number, `r:id` the relation: the one that is a known relation is meant.
+            // Both `id` (the slide's number) and `r:id` (the relation) have this local name. The one that is a known
+            // relation is used.
             && let Some((target, _)) = attributes.all("id").iter().find_map(|id| targets.get(id))
         {
             order.push(target.clone());
@@ -40,7 +41,7 @@ pub(super) fn convert(bytes: &[u8], limits: &Limits) -> Result<Converted, ParseF
     Ok(Converted { title, markdown })
 }
 
-/// Targets and types of relations by id.
+/// Targets and types of relations, by id.
 fn relations(text: &str) -> Result<HashMap<String, (String, String)>, ParseFailure> {
     let mut found = HashMap::new();
     walk(text, |node| {
@@ -53,7 +54,7 @@ fn relations(text: &str) -> Result<HashMap<String, (String, String)>, ParseFailu
     Ok(found)
 }
 
-/// A target relative to a folder of the archive.
+/// Resolves a target relative to a folder of the archive.
 pub(super) fn resolve(folder: &str, target: &str) -> String {
     if let Some(whole) = target.strip_prefix('/') {
         return whole.to_owned();
@@ -77,7 +78,7 @@ fn notes_of(package: &mut Package<'_>, slide: &str) -> Result<Option<String>, Pa
     let targets = relations(&rels)?;
     let Some((target, _)) = targets.values().find(|(_, kind)| kind.ends_with("/notesSlide")) else { return Ok(None) };
     let Some(notes) = package.part(&resolve(folder, target))? else { return Ok(None) };
-    // A notes page repeats the slide's number and picture; its body is what was written.
+    // A notes page repeats the slide's number and image; its body is the text that the author wrote.
     let read = read_slide(&notes)?;
     let text = read.body.split_whitespace().collect::<Vec<_>>().join(" ");
     Ok(Some(text).filter(|text| text.chars().any(char::is_alphabetic)))

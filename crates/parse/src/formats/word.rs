@@ -1,5 +1,5 @@
-//! Text documents of Office Open XML: paragraphs, headings by style, lists, tables. What was deleted under revision is
-//! left out.
+//! Office Open XML text documents: paragraphs, headings by style, lists, tables. Deleted text of tracked changes is
+//! dropped.
 
 use super::{
     Converted, Limits, ParseFailure,
@@ -19,7 +19,7 @@ pub(super) fn convert(bytes: &[u8], limits: &Limits) -> Result<Converted, ParseF
     Ok(Converted { title, markdown: writer.out })
 }
 
-/// Levels of heading styles by their ids: names are the same in every language, ids are not.
+/// Heading levels by style id. Style names are the same in every language, but style ids are not.
 fn heading_styles(styles: &str) -> Result<HashMap<String, usize>, ParseFailure> {
     let mut levels = HashMap::new();
     let mut id = String::new();
@@ -51,7 +51,7 @@ fn level_of(name: &str) -> Option<usize> {
     number.parse::<usize>().ok().filter(|level| (1..=9).contains(level)).map(|level| level.min(6))
 }
 
-/// The title of a document's properties.
+/// The title in the document's properties.
 pub(super) fn core_title(core: &str) -> Result<Option<String>, ParseFailure> {
     let (mut inside, mut title) = (false, String::new());
     walk(core, |node| match node {
@@ -71,10 +71,10 @@ struct Writer {
     heading: usize,
     list: Option<usize>,
     in_text: bool,
-    /// Text of a row's cells so far; a table in a table is written into its cell.
+    /// Cell texts of the current rows, one entry per nested table; a nested table is written into its cell.
     rows: Vec<Vec<String>>,
     tables: usize,
-    /// Rows of the table that are written.
+    /// Number of rows written of the current table.
     written: usize,
 }
 
@@ -162,7 +162,7 @@ impl Writer {
     }
 }
 
-/// Appends a row of a Markdown table; after the first, the line that makes it one.
+/// Appends a row of a Markdown table, and after the first row the separator line.
 pub(super) fn table_row(out: &mut String, cells: &[String], first: bool) {
     if cells.is_empty() {
         return;

@@ -1,5 +1,5 @@
-//! Reading XML from left to right: nothing is built, nesting is bounded, and only the five entities XML itself knows
-//! are replaced, so that none can be made to grow.
+//! A streaming XML reader. It builds no tree, limits nesting, and replaces only the five predefined entities, so that
+//! entity expansion attacks are impossible.
 
 use super::{MAX_XML_DEPTH, ParseFailure};
 use quick_xml::{
@@ -7,11 +7,11 @@ use quick_xml::{
     events::{BytesStart, Event},
 };
 
-/// What is met on the way.
+/// An XML event.
 pub(super) enum Node<'a> {
-    /// An element begins. One without content is followed by its end.
+    /// Start of an element. An empty element is followed by its end.
     Open(&'a str, Attributes<'a>),
-    /// An element ends.
+    /// End of an element.
     Close(&'a str),
     /// Text.
     Text(&'a str),
@@ -21,13 +21,13 @@ pub(super) enum Node<'a> {
 pub(super) struct Attributes<'a>(&'a BytesStart<'a>);
 
 impl Attributes<'_> {
-    /// The value of an attribute, by its name without a prefix.
+    /// The value of an attribute, by local name.
     pub(super) fn get(&self, name: &str) -> Option<String> {
         let found = self.0.attributes().flatten().find(|attribute| attribute.key.local_name().into_inner() == name)?;
         found.normalized_value(quick_xml::XmlVersion::Implicit1_0).ok().map(std::borrow::Cow::into_owned)
     }
 
-    /// The values of all attributes of a name, whatever their prefixes.
+    /// The values of all attributes with this local name, regardless of prefix.
     pub(super) fn all(&self, name: &str) -> Vec<String> {
         let named = self.0.attributes().flatten().filter(|attribute| attribute.key.local_name().into_inner() == name);
         named
@@ -38,7 +38,7 @@ impl Attributes<'_> {
     }
 }
 
-/// Calls `on` with everything in a text, names without prefixes.
+/// Calls `on` with every event of a text, with local names.
 pub(super) fn walk(text: &str, mut on: impl FnMut(Node<'_>)) -> Result<(), ParseFailure> {
     let mut reader = Reader::from_str(text);
     let mut depth = 0usize;

@@ -1,4 +1,4 @@
-//! Documents of each kind become Markdown of the same words.
+//! Documents of each format are converted to Markdown with the same words.
 
 use crate::{made, paths, upload, whole};
 use toolyard_import::ImportError;

@@ -1,4 +1,4 @@
-//! Files that were made to do harm end as a failure with a reason, quickly, and harm nobody.
+//! Malicious files fail quickly, with a reason and without harm.
 
 use crate::{import, made, paths, upload, whole};
 use toolyard_import::{ImportError, Limits, Options, Source};
@@ -17,7 +17,7 @@ async fn a_zip_bomb_is_noticed_before_it_goes_off() {
     let options = Options { limits: Limits { file_bytes: 1 << 30, ..Limits::default() }, ..Options::default() };
     let refused = failure(import(Source::Upload { name: "bomb.zip".to_owned(), bytes: bomb.clone() }, &options).await);
     assert!(refused.contains("zip bomb"), "{refused}");
-    // The same inside an Office file.
+    // A zip bomb inside an Office file.
     let document = made::zip(&[("word/document.xml", &vec![b' '; 24 << 20])]);
     assert!(failure(upload("bomb.docx", document).await).contains("zip bomb"));
 }
@@ -105,7 +105,7 @@ async fn one_bad_file_does_not_spoil_a_folder() {
 
 #[tokio::test]
 async fn a_parser_gets_no_more_time_than_it_may_have() {
-    // Nothing is parsed in no time.
+    // A timeout of 0 ms always expires.
     let options = Options { limits: Limits { parse_ms: 0, ..Limits::default() }, ..Options::default() };
     let text = format!("<p>{}", "<b>x</b>".repeat(3_000_000));
     let why =

@@ -1,4 +1,4 @@
-//! Small real files of each kind.
+//! Generates small valid files of each format.
 
 use std::io::{Cursor, Write};
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
@@ -63,7 +63,7 @@ pub(crate) fn epub() -> Vec<u8> {
     ])
 }
 
-/// A PDF with a page for each text, and a correct table of its objects.
+/// A PDF with one page per text and a correct cross-reference table.
 pub(crate) fn pdf(pages: &[&str]) -> Vec<u8> {
     let kids: Vec<String> = (0..pages.len()).map(|at| format!("{} 0 R", 4 + at * 2)).collect();
     let mut objects = vec![

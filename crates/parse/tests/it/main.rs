@@ -1,6 +1,6 @@
-//! Imports as they are done: real files of each kind, made here; real children; real servers on loopback.
+//! End-to-end imports: generated files of each format, real child processes, real servers on loopback.
 
-// The helpers of tests fail tests by panicking, just as the tests themselves do.
+// Test helpers may panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod documents;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use tokio_util::sync::CancellationToken;
 use toolyard_import::{ImportError, Imported, Importer, Options, Source};
 
-/// Documents are parsed by the program of this crate.
+/// An importer that uses this crate's program as parser.
 pub(crate) fn importer() -> Importer {
     Importer::with_program(env!("CARGO_BIN_EXE_toolyard-parse"))
 }
@@ -26,7 +26,7 @@ pub(crate) async fn upload(name: &str, bytes: Vec<u8>) -> Result<Imported, Impor
     import(Source::Upload { name: name.to_owned(), bytes }, &Options::default()).await
 }
 
-/// Everything that was written, for looking into.
+/// The content of all written files.
 pub(crate) fn whole(imported: &Imported) -> String {
     imported.files.iter().map(|file| file.content.as_str()).collect::<Vec<_>>().join("\n")
 }

@@ -1,4 +1,4 @@
-//! `toolyard-parse` as a process: one document, no more, and only for its own version of Toolyard.
+//! `toolyard-parse` as a process: it parses one document and accepts only its own version of Toolyard.
 
 use std::{
     io::Write,

@@ -1,4 +1,4 @@
-//! Folders, archives, web servers and repositories.
+//! Import sources: folders, archives, web servers and repositories.
 
 use crate::{import, made, paths, whole};
 use std::{
@@ -74,7 +74,7 @@ async fn an_archive_is_a_folder() {
     assert_eq!(imported.report.unsupported_files[0].path, "inner.zip");
 }
 
-/// A server that answers what `answer` says for a path: status line, headers, body.
+/// A server that returns `answer(path)`: status line with headers, and body.
 async fn serve(answer: impl Fn(&str) -> (String, Vec<u8>) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -122,7 +122,7 @@ async fn a_page_is_fetched_and_every_redirect_is_checked() {
     assert!(matches!(fetch("/loop", &private()).await, Err(ImportError::Fetch(why)) if why.contains("redirects")));
     let small = Options { limits: Limits { fetch_bytes: 1_000, ..Limits::default() }, ..private() };
     assert!(matches!(fetch("/large", &small).await, Err(ImportError::TooLarge(_))));
-    // One host is allowed by name; where it sends us is not.
+    // One host is allowed by name; the host that it redirects to is not.
     let by_name = Options {
         network: NetworkRules { private_hosts: vec!["localhost".to_owned()], ..NetworkRules::default() },
         ..Options::default()

@@ -1,24 +1,24 @@
-//! Plain words, to measure against: BM25 over each turn with its two neighbours, nothing fitted and nobody known.
-//! Weights that were fitted on one kind of conversation must not fall below this on another.
+//! The BM25 baseline of the evaluation: each turn is scored together with its two neighbours, without fitted weights
+//! and without speakers. Weights fitted on one kind of conversation must not fall below this baseline on another kind.
 
 use super::{Turn, turn_id};
 use std::collections::HashMap;
 use toolyard_text::terms::{MEMORIES, Side};
 
-/// BM25's usual constants.
+/// The usual BM25 constants.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
-/// One conversation.
+/// The postings of one conversation.
 #[derive(Default)]
 struct Conversation {
     ids: Vec<String>,
-    /// Places and counts by term, of each turn with its neighbours.
+    /// Postings by term: position and count, over each turn with its neighbours.
     lists: HashMap<String, Vec<(usize, f64)>>,
     lengths: Vec<f64>,
 }
 
-/// Conversations to be asked by words alone.
+/// BM25 indexes, one per conversation.
 pub(super) struct Baseline<'a>(HashMap<&'a str, Conversation>);
 
 impl<'a> Baseline<'a> {

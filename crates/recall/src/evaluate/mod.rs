@@ -1,8 +1,8 @@
-//! How well the index finds evidence: labelled questions over conversations, in the form of LoCoMo.
+//! Evaluates how well the index finds evidence, with labelled questions over conversations in the LoCoMo format.
 //!
-//! Of a question's evidence turns, how many are among the first k turns recalled from its own conversation; and the
-//! reciprocal of the place of the first. Questions whose evidence is not among the turns are left out. The clock is
-//! read here, and only here, to say how long answers take.
+//! Recall at k is the share of a question's evidence turns among the first k turns recalled from its conversation. MRR
+//! uses the reciprocal rank of the first evidence turn. Questions whose evidence is not among the turns are left out.
+//! Only this module reads the clock, to measure latency.
 
 mod baseline;
 mod tally;
@@ -19,30 +19,30 @@ use std::{
 use tally::{Tally, round};
 use toolyard_text::dates;
 
-/// Turns looked at for each question.
+/// Number of turns recalled for each question.
 const DEPTH: usize = tally::DEPTHS[2];
-/// The category of questions that name the wrong speaker.
+/// Name of the category whose questions name the wrong speaker.
 pub const ADVERSARIAL: &str = "adversarial";
 
 /// One line of `turns.jsonl`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Turn {
-    /// Its conversation.
+    /// Id of its conversation.
     pub conv: String,
-    /// The session of the conversation, where there are several.
+    /// Number of the session within the conversation.
     #[serde(default)]
     pub session: u64,
-    /// When the session was, in words or as a timestamp.
+    /// When the session took place, in words or as a timestamp.
     #[serde(default)]
     pub session_time: Option<String>,
     /// Its id, unique in its conversation.
     pub id: String,
-    /// Who speaks.
+    /// Name of the speaker.
     #[serde(default)]
     pub speaker: Option<String>,
-    /// What is said.
+    /// The text of the turn.
     pub text: String,
-    /// What a picture that goes with it shows.
+    /// Caption of an image attached to the turn.
     #[serde(default)]
     pub image_caption: Option<String>,
 }
@@ -50,18 +50,18 @@ pub struct Turn {
 /// One line of `questions.jsonl`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Asked {
-    /// The conversation it is about.
+    /// Id of the conversation that the question is about.
     pub conv: String,
-    /// Its id.
+    /// Id of the question.
     #[serde(default)]
     pub qid: String,
-    /// What sort of question, by number,
+    /// Category of the question, by number.
     #[serde(default)]
     pub category: Option<u32>,
-    /// and by name.
+    /// Category of the question, by name.
     #[serde(default)]
     pub category_name: Option<String>,
-    /// The question.
+    /// The question text.
     pub question: String,
     /// Ids of the turns that answer it.
     #[serde(default)]
@@ -69,42 +69,42 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Its category, by name where it has one.
+    /// The category's name, its number where it has no name, or `none`.
     pub fn category(&self) -> String {
         let number = || self.category.map(|number| number.to_string());
         self.category_name.clone().or_else(number).unwrap_or_else(|| "none".to_owned())
     }
 }
 
-/// What an evaluation found.
+/// The result of an evaluation.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// Recall as searches do it.
+    /// Scores of the recall index.
     #[serde(flatten)]
     pub recall: Breakdown,
-    /// Plain BM25 over turns with their neighbours, on the same questions.
+    /// Scores of the BM25 baseline on the same questions.
     pub baseline: Breakdown,
-    /// Turns indexed.
+    /// Number of turns indexed.
     pub turns: usize,
-    /// Questions left out because none of their evidence is among the turns.
+    /// Number of questions left out because none of their evidence is among the turns.
     pub left_out: usize,
-    /// How long indexing took.
+    /// Time taken to build the index.
     pub index_ms: f64,
-    /// Half the questions took at most this long,
+    /// Median latency of a question.
     pub p50_ms: f64,
-    /// and all but one in a hundred this long.
+    /// 99th percentile of the latency of a question.
     pub p99_ms: f64,
 }
 
-/// A line that is not what it should be.
+/// A line that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}, line {line}: {why}")]
 pub struct BadLine {
-    /// Which of the two files.
+    /// The file it is in: `turns` or `questions`.
     pub file: &'static str,
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The parse error.
     pub why: serde_json::Error,
 }
 
@@ -123,7 +123,7 @@ fn read_lines<T: serde::de::DeserializeOwned>(file: &'static str, text: &str) ->
     lines.map(|(at, line)| serde_json::from_str(line).map_err(|why| BadLine { file, line: at + 1, why })).collect()
 }
 
-/// Indexes turns as a store of conversations would: each conversation a group and an owner of its own.
+/// Indexes turns as a conversation store does: the conversation is the owner, and each of its sessions is a group.
 pub fn index_turns(turns: &[Turn]) -> RecallIndex {
     let mut index = RecallIndex::new();
     for (position, turn) in turns.iter().enumerate() {
@@ -133,7 +133,7 @@ pub fn index_turns(turns: &[Turn]) -> RecallIndex {
         document.speaker = turn.speaker.clone();
         document.also = turn.image_caption.clone().unwrap_or_default();
         document.time_ms = turn.session_time.as_deref().and_then(time_of);
-        // Windows do not reach over the end of a session.
+        // A window of neighbouring turns must not cross the end of a session.
         document.group = Some(format!("{}/{}", turn.conv, turn.session));
         document.position = position as u64;
         index.add(&document);
@@ -141,7 +141,7 @@ pub fn index_turns(turns: &[Turn]) -> RecallIndex {
     index
 }
 
-/// Asks every question with evidence.
+/// Runs every question that has evidence, against the index and the baseline.
 pub fn evaluate(turns: &[Turn], questions: &[Asked]) -> Report {
     let started = Instant::now();
     let index = index_turns(turns);
@@ -184,12 +184,12 @@ pub fn evaluate(turns: &[Turn], questions: &[Asked]) -> Report {
     }
 }
 
-/// The id that a turn has in the index of [`index_turns`].
+/// The id of a turn in the index of [`index_turns`].
 pub fn turn_id(conversation: &str, turn: &str) -> String {
     format!("{conversation}/{turn}")
 }
 
-/// When each conversation ended: what its questions are relative to.
+/// When each conversation ended. Relative dates in its questions are resolved against this time.
 pub fn last_times(turns: &[Turn]) -> HashMap<&str, i64> {
     let mut last: HashMap<&str, i64> = HashMap::new();
     for turn in turns {

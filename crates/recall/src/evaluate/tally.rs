@@ -1,54 +1,55 @@
-//! Sums of what was found, means, and how sure they are.
+//! Aggregates scores: means, breakdowns by category and confidence intervals.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// How deep answers are looked at.
+/// The values of k at which recall is measured.
 pub(super) const DEPTHS: [usize; 3] = [5, 10, 20];
-/// Samples that an interval is made of.
+/// Number of bootstrap samples.
 const SAMPLES: usize = 1_000;
 
-/// How well questions were answered.
+/// Mean scores over a set of questions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Scores {
-    /// Questions measured.
+    /// Number of questions.
     pub questions: usize,
-    /// Share of the evidence among the first five,
+    /// Recall at 5.
     pub recall5: f64,
-    /// ten,
+    /// Recall at 10.
     pub recall10: f64,
-    /// and twenty.
+    /// Recall at 20.
     pub recall20: f64,
-    /// Mean of the reciprocal place of the first evidence among the first twenty.
+    /// Mean reciprocal rank of the first evidence turn, within the first 20.
     pub mrr: f64,
 }
 
-/// Between which values a mean lies in 95 of 100 samples of the questions, drawn with repetition (bootstrap).
+/// 95% bootstrap confidence intervals of the means.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Interval {
-    /// Of recall among the first five,
+    /// Interval of recall at 5.
     pub recall5: [f64; 2],
-    /// ten,
+    /// Interval of recall at 10.
     pub recall10: [f64; 2],
-    /// and twenty.
+    /// Interval of recall at 20.
     pub recall20: [f64; 2],
 }
 
-/// One way of answering: all questions, those that are not adversarial, and each category.
+/// Scores of one retrieval method: over all questions, without adversarial ones, and by category.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Breakdown {
     /// All questions.
     #[serde(flatten)]
     pub all: Scores,
-    /// Questions that are not adversarial: those name the wrong speaker, and what answers them is not what is asked.
+    /// Questions that are not adversarial. An adversarial question names the wrong speaker, so its evidence does not
+    /// answer it.
     pub without_adversarial: Scores,
-    /// By sort of question.
+    /// Scores by category.
     pub by_category: BTreeMap<String, Scores>,
-    /// How sure the figures without adversarial questions are.
+    /// Confidence intervals of `without_adversarial`.
     pub interval: Interval,
 }
 
-/// What one question found: the share of its evidence at each depth, and the reciprocal of the first place.
+/// The scores of one question: recall at each depth, and the reciprocal rank.
 #[derive(Debug, Clone, Copy)]
 struct Outcome {
     found: [f64; 3],
@@ -60,7 +61,7 @@ struct Outcome {
 pub(super) struct Tally(BTreeMap<String, Vec<Outcome>>);
 
 impl Tally {
-    /// Adds a question: the places of its evidence among the answers, and how much evidence it has.
+    /// Adds a question: the zero-based ranks of its evidence among the hits, and the number of evidence turns.
     pub(super) fn add(&mut self, category: &str, places: &[usize], evidence: usize) {
         let share = |depth: usize| places.iter().filter(|place| **place < depth).count() as f64 / evidence as f64;
         let reciprocal = places.first().map_or(0.0, |place| 1.0 / (place + 1) as f64);
@@ -98,7 +99,7 @@ fn interval(outcomes: &[Outcome]) -> Interval {
     if outcomes.is_empty() {
         return Interval::default();
     }
-    // A fixed beginning: the same outcomes give the same interval.
+    // The seed is fixed, so the same outcomes give the same interval.
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
     let mut means: [Vec<f64>; 3] = Default::default();
     for _ in 0..SAMPLES {

@@ -1,4 +1,4 @@
-//! Memories out of messages: what was said about whom, by whom and when, each in the words it was said in.
+//! Extracts memories from messages: what was said about whom, by whom and when, each in its original words.
 
 use super::{
     phrases::{is_empty_talk, is_event, is_mood, is_no_name, strip_lead, until_clause},
@@ -13,65 +13,65 @@ use toolyard_text::{
     terms::{MEMORIES, Side},
 };
 
-/// Memories taken from one set of messages at most.
+/// Maximum number of memories extracted from one set of messages.
 const MAX_MEMORIES: usize = 200;
-/// Characters of a memory's text at most.
+/// Maximum length of a memory's text, in characters.
 const MAX_TEXT_CHARS: usize = 1_000;
-/// Characters of a sentence that rules are tried on; longer ones are lists or code.
+/// Longer sentences, in characters, are skipped because they are lists or code.
 const MAX_SENTENCE_CHARS: usize = 500;
-/// Terms of an object that a memory is filed under.
+/// Number of an object's terms that go into the key.
 const KEY_TERMS: usize = 4;
 
-/// A message to take memories from.
+/// A message from which memories are extracted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Message<'a> {
     /// `user`, `assistant`, `tool`, …
     pub role: &'a str,
-    /// The name of whoever speaks, where it is known.
+    /// The speaker's name, where it is known.
     pub speaker: Option<&'a str>,
-    /// What is said.
+    /// The text of the message.
     pub text: &'a str,
-    /// When, in milliseconds since 1970.
+    /// When it was sent, in milliseconds since 1970.
     pub time_ms: Option<i64>,
 }
 
-/// How memories are taken.
+/// Options of the extraction.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options {
-    /// What fits no rule is kept as it is: for texts that somebody wants remembered.
+    /// Sentences that match no rule are kept as they are. This is for texts that somebody asked to remember.
     pub keep_unmatched: bool,
 }
 
-/// Something worth remembering.
+/// An extracted memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Memory {
-    /// What sort.
+    /// The category of the memory.
     pub category: Category,
-    /// Whom or what it is about: a name, or `user`.
+    /// Whom or what the memory is about: a name, or `user`.
     pub subject: String,
-    /// What about them it says, in lower case: `home`, `favourite book`, `about coffee`.
+    /// The attribute of the subject, in lower case: `home`, `favourite book`, `about coffee`.
     pub key: String,
-    /// There is only one value of this key.
+    /// The key can have only one value at a time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub single: bool,
-    /// Whether it is affirmed; `false` for what somebody does not like.
+    /// Whether the statement is affirmative; `false` for something that somebody dislikes.
     #[serde(default = "yes")]
     pub positive: bool,
-    /// The value, or the sentence where it has none of its own.
+    /// The value of the key, or the whole sentence where no value was extracted.
     pub value: String,
-    /// What was said.
+    /// The original sentence.
     pub text: String,
-    /// Who said it.
+    /// The name of the speaker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speaker: Option<String>,
-    /// Which part they have in the conversation.
+    /// The speaker's role in the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
     /// When it was said, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said_ms: Option<i64>,
-    /// The days it is about.
+    /// The days the memory is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub days: Option<DaySpan>,
 }
@@ -81,7 +81,7 @@ fn yes() -> bool {
 }
 
 impl Memory {
-    /// A memory of a text that was written by hand.
+    /// Creates a memory from a text that somebody wrote by hand.
     pub fn plain(category: Category, text: impl Into<String>) -> Self {
         let text = text.into();
         Self {
@@ -99,7 +99,7 @@ impl Memory {
         }
     }
 
-    /// A short name of letters, digits and hyphens, for a file: whom it is about and what it says of them. Not unique.
+    /// A short file name of letters, digits and hyphens, made from subject and key. It is not unique.
     pub fn slug(&self) -> String {
         let mut slug = String::new();
         let subject = if self.subject == "user" { "" } else { self.subject.as_str() };
@@ -117,7 +117,7 @@ impl Memory {
         if slug.is_empty() { self.category.name().to_owned() } else { slug }
     }
 
-    /// The text with who said it, when, and which days it is about: what a person or a model reads.
+    /// The text with speaker, time and days, for people and models to read.
     pub fn rendered(&self) -> String {
         let mut notes = Vec::new();
         if let Some(days) = &self.days {
@@ -136,8 +136,8 @@ impl Memory {
     }
 }
 
-/// Takes memories from messages, oldest first. Nothing is said twice: of the same key and value the first is kept, of a
-/// key with one value the last.
+/// Extracts memories from messages, oldest first, without duplicates: of the same key and value the first is kept; of a
+/// key with a single value the last is kept.
 pub fn memories(messages: &[Message<'_>], options: &Options) -> Vec<Memory> {
     let mut found: Vec<Memory> = Vec::new();
     let mut problem: Option<String> = None;
@@ -175,7 +175,7 @@ fn from_sentence(message: &Message<'_>, sentence: &str, problem: &mut Option<Str
     if rules::tells_problem(&text) {
         *problem = Some(text.clone());
     }
-    // An assistant without a name speaks of itself or repeats what it was told.
+    // An unnamed assistant talks about itself or repeats what the user said.
     if asks || (message.role == "assistant" && message.speaker.is_none()) {
         return;
     }
@@ -220,7 +220,7 @@ fn by_rules(message: &Message<'_>, text: &str) -> Option<Memory> {
         }
         let subject = subject_of(message, who);
         let key = rule.key.replace("{k}", &group("k").to_lowercase()).replace("{o}", &key_terms(object));
-        // What somebody did on a day is an event, whatever else the sentence looks like.
+        // A dated action is an event, even when the sentence also matches another category.
         let category = match rule.category {
             Category::Preferences | Category::Entities
                 if is_event(text) && days_of(text, message.time_ms).is_some() && rule.key.contains("{o}") =>
@@ -288,7 +288,7 @@ fn fallback_category(text: &str) -> Category {
     }
 }
 
-/// The first telling terms of a text, as a key.
+/// The first significant terms of a text, used as a key.
 pub(super) fn key_terms(text: &str) -> String {
     let mut key: Vec<String> = Vec::new();
     MEMORIES.terms(text, Side::Question, |_, word| {

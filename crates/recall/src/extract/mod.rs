@@ -1,7 +1,7 @@
-//! What can be taken out of texts by rules: abstracts and overviews ([`outline`]), summaries of conversations
-//! ([`session`]), memories ([`memories`]) and what becomes of those that are known already ([`reconcile`]).
+//! Rule-based extraction from texts: abstracts and overviews ([`outline`]), conversation summaries ([`session`]),
+//! memories ([`memories`]), and merging new memories with known ones ([`reconcile`]).
 //!
-//! Everything is extracted, nothing is written anew: a sentence that appears was said.
+//! The output consists of extracted sentences only; nothing is paraphrased.
 
 pub mod memories;
 pub mod outline;
@@ -17,7 +17,7 @@ pub use reconcile::{Change, Known, reconcile};
 pub use rules::states_preference;
 pub use session::{Summary, summarise};
 
-/// Characters of an abstract at most.
+/// Maximum length of an abstract, in characters.
 pub const MAX_ABSTRACT_CHARS: usize = 256;
-/// Characters of an overview at most.
+/// Maximum length of an overview, in characters.
 pub const MAX_OVERVIEW_CHARS: usize = 4_000;

@@ -1,22 +1,23 @@
 //! Abstracts and overviews of files and directories.
 //!
-//! An overview begins with a heading and the abstract as its first paragraph, so that the abstract can be read from it.
+//! An overview starts with a heading and has the abstract as its first paragraph, so that the abstract can be read from
+//! it.
 
 use super::{MAX_ABSTRACT_CHARS, MAX_OVERVIEW_CHARS, salience};
 use toolyard_text::sentences::{clip, collapse, sentences};
 
-/// Headings that an overview lists at most.
+/// Maximum number of headings in an overview.
 const MAX_HEADINGS: usize = 40;
-/// Sentences under "Key points" at most.
+/// Maximum number of sentences under "Key points".
 const MAX_POINTS: usize = 12;
-/// Characters of a sentence or heading in a list at most.
+/// Maximum length of a list item, in characters.
 const MAX_ITEM_CHARS: usize = 220;
-/// Children that an overview lists at most.
+/// Maximum number of children in an overview.
 const MAX_CHILDREN: usize = 60;
-/// Bytes of a text that are looked at.
+/// Only this many bytes of a text are read.
 const MAX_BYTES: usize = 1 << 20;
 
-/// What is directly in a directory.
+/// A direct child of a directory.
 #[derive(Debug, Clone, Copy)]
 pub struct Child<'a> {
     /// Its name, without a path.
@@ -27,13 +28,14 @@ pub struct Child<'a> {
     pub summary: &'a str,
 }
 
-/// What a text is about, in at most [`MAX_ABSTRACT_CHARS`] characters: its first telling sentences.
+/// An abstract of a text, in at most [`MAX_ABSTRACT_CHARS`] characters: its first informative sentences.
 pub fn text_abstract(name: &str, text: &str) -> String {
     let parts = Parts::of(text);
     parts.summary(name)
 }
 
-/// A text's overview in at most [`MAX_OVERVIEW_CHARS`] characters: heading, abstract, outline, most telling sentences.
+/// An overview of a text, in at most [`MAX_OVERVIEW_CHARS`] characters: heading, abstract, outline and most informative
+/// sentences.
 pub fn text_overview(name: &str, text: &str) -> String {
     let parts = Parts::of(text);
     let title = parts.title.clone().unwrap_or_else(|| name.to_owned());
@@ -57,7 +59,7 @@ pub fn text_overview(name: &str, text: &str) -> String {
     overview.text
 }
 
-/// What a directory holds, in at most [`MAX_ABSTRACT_CHARS`] characters.
+/// An abstract of a directory, in at most [`MAX_ABSTRACT_CHARS`] characters.
 pub fn directory_abstract(name: &str, children: &[Child<'_>]) -> String {
     if children.is_empty() {
         return clip(&format!("{name} is empty."), MAX_ABSTRACT_CHARS);
@@ -78,7 +80,7 @@ pub fn directory_abstract(name: &str, children: &[Child<'_>]) -> String {
         }
     }
     let mut text = format!("{name}: {}.", counted.join(" and "));
-    // What the children are about says more than how many they are; as many as fit.
+    // What the children are about says more than their number, so as many summaries as fit are added.
     for child in children {
         let item = if child.summary.is_empty() { stem(child.name).to_owned() } else { first_sentence(child.summary) };
         let item = format!(" {}", item.trim_end_matches(['.', '…']));
@@ -91,7 +93,7 @@ pub fn directory_abstract(name: &str, children: &[Child<'_>]) -> String {
     clip(text.trim_end_matches(';'), MAX_ABSTRACT_CHARS)
 }
 
-/// A directory's overview in at most [`MAX_OVERVIEW_CHARS`] characters, from what its children say of themselves.
+/// An overview of a directory, in at most [`MAX_OVERVIEW_CHARS`] characters, made from the abstracts of its children.
 pub fn directory_overview(name: &str, children: &[Child<'_>]) -> String {
     let mut overview = Overview::new(name, &directory_abstract(name, children));
     let line = |child: &Child<'_>| {
@@ -111,7 +113,7 @@ pub fn directory_overview(name: &str, children: &[Child<'_>]) -> String {
     overview.text
 }
 
-/// A page that never grows beyond its size: a line that does not fit is left out, and so is all after it.
+/// A page with a maximum size: the first line that does not fit and everything after it are dropped.
 pub(super) struct Overview {
     pub(super) text: String,
     chars: usize,
@@ -140,11 +142,11 @@ impl Overview {
     }
 }
 
-/// A text taken apart as Markdown, which plain text is too.
+/// The parts of a Markdown or plain text.
 struct Parts {
     title: Option<String>,
     headings: Vec<(usize, String)>,
-    /// Paragraphs without marks, in order.
+    /// Paragraphs without markup, in order.
     paragraphs: Vec<String>,
     description: Option<String>,
 }
@@ -194,14 +196,14 @@ impl Parts {
                 parts.end(&mut paragraph);
             } else if !is_decoration(trimmed) {
                 if !paragraph.is_empty() {
-                    // A list's items stay sentences of their own.
+                    // List items stay separate sentences.
                     paragraph.push(if is_item(trimmed) { '\n' } else { ' ' });
                 }
                 paragraph.push_str(&plain(trimmed));
             }
         }
         parts.end(&mut paragraph);
-        // A title from front matter is not the first heading again.
+        // A title from front matter becomes the first heading, unless it already is.
         if parts.title.is_some()
             && parts.headings.first().map(|(_, heading)| Some(heading)) != Some(parts.title.as_ref())
         {
@@ -246,7 +248,7 @@ impl Parts {
             }
             text.push_str(&sentence);
         }
-        // A line like "Overview" alone says less than the title does.
+        // A short line such as "Overview" says less than the title.
         if text.chars().count() < 40 {
             let title = self.title.clone().unwrap_or_else(|| name.to_owned());
             text = if text.is_empty() { title } else { format!("{title}: {text}") };
@@ -259,7 +261,7 @@ impl Parts {
     }
 }
 
-/// Simple `key: value` lines between `---` lines at the beginning, and the rest.
+/// Returns the simple `key: value` lines of the front matter, and the rest of the text.
 fn front_matter(text: &str) -> (Vec<(&str, &str)>, &str) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let Some(rest) = text.strip_prefix("---\n").or_else(|| text.strip_prefix("---\r\n")) else {
@@ -292,7 +294,7 @@ fn heading(line: &str) -> Option<(usize, String)> {
     (!text.is_empty()).then_some((level, text))
 }
 
-/// Rules, table borders, pictures and badges alone.
+/// Whether a line is only a rule, a table border, an image or a badge.
 fn is_decoration(line: &str) -> bool {
     !line.chars().any(char::is_alphanumeric)
         || line.starts_with("![")
@@ -310,7 +312,7 @@ fn is_item(line: &str) -> bool {
         })
 }
 
-/// A line without Markdown's marks: the text of links, no emphasis, no bullets.
+/// A line without Markdown markup: link texts are kept, emphasis and bullets are removed.
 fn plain(line: &str) -> String {
     let mut line = line.trim_start_matches(['>', ' ']);
     if is_item(line) {
@@ -330,7 +332,7 @@ fn plain(line: &str) -> String {
                 None => after,
             },
             '[' => after.strip_prefix('[').unwrap_or(after),
-            // Inside a word an underscore belongs to it.
+            // An underscore inside a word is part of the word.
             '_' if out.ends_with(char::is_alphanumeric) && after.starts_with(char::is_alphanumeric) => {
                 out.push('_');
                 after

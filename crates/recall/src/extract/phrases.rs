@@ -1,10 +1,11 @@
-//! Word lists about sentences: how they begin and end, which of them say nothing by themselves, which report an event.
+//! Word lists that classify sentences: fillers at their start, clauses at their end, sentences without content, and
+//! sentences that report an event.
 //!
-//! [`super::memories`] asks them before and after its rules. They know no messages and no memories.
+//! [`super::memories`] uses them before and after its rules. They know no messages and no memories.
 
 use toolyard_text::terms::{self, MEMORIES, Side};
 
-/// "Hey Mel, ", "Well, ", "Remember that ", "By the way, " say nothing themselves.
+/// Removes fillers such as "Hey Mel, ", "Well, ", "Remember that " and "By the way, ".
 pub(super) fn strip_lead(text: &str) -> &str {
     const LEADS: [&str; 22] = [
         "remember that ",
@@ -41,7 +42,7 @@ pub(super) fn strip_lead(text: &str) -> &str {
     }
 }
 
-/// An object ends where the sentence goes on with something else.
+/// Cuts an object where the next clause starts.
 pub(super) fn until_clause(object: &str) -> &str {
     const ENDS: [&str; 12] = [
         " because ",
@@ -62,7 +63,7 @@ pub(super) fn until_clause(object: &str) -> &str {
     object.get(..end).unwrap_or(object).trim()
 }
 
-/// Objects that say nothing without what was said before.
+/// Whether an object carries no meaning without the preceding conversation.
 pub(super) fn is_empty_talk(object: &str) -> bool {
     let mut telling = false;
     MEMORIES.terms(object, Side::Question, |_, word| {
@@ -86,7 +87,7 @@ pub(super) fn is_empty_talk(object: &str) -> bool {
     !telling
 }
 
-/// "I'm a bit tired" says nothing about who somebody is.
+/// Whether an object describes a mood: "I'm a bit tired" does not say who somebody is.
 pub(super) fn is_mood(object: &str) -> bool {
     let first = object.split(' ').next().unwrap_or_default().to_lowercase();
     matches!(
@@ -110,7 +111,7 @@ pub(super) fn is_mood(object: &str) -> bool {
     )
 }
 
-/// Words that begin sentences with a capital and are no names.
+/// Whether a capitalised word at the start of a sentence is not a name.
 pub(super) fn is_no_name(who: &str) -> bool {
     if who.eq_ignore_ascii_case("the user") {
         return false;
@@ -189,7 +190,7 @@ pub(super) fn is_no_name(who: &str) -> bool {
     )
 }
 
-/// Whether a sentence reports something that happened or is planned, and is not about the present in general.
+/// Whether a sentence reports something that happened or is planned, rather than a general statement about the present.
 pub(super) fn is_event(text: &str) -> bool {
     let mut first_person = false;
     let mut acts = false;

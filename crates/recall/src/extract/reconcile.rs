@@ -1,4 +1,4 @@
-//! What becomes of new memories beside those that are known: new, a repetition, or a correction.
+//! Merges new memories with known ones: each is new, a duplicate or a correction.
 
 use super::{
     memories::Memory,
@@ -7,44 +7,44 @@ use super::{
 };
 use crate::index::Category;
 
-/// Two memories about the same are the same from this likeness of words on.
+/// Two memories about the same key are duplicates from this word similarity (Jaccard) on.
 const SAME: f32 = 0.8;
-/// A memory that says all another says, and more, replaces it from this containment on.
+/// A longer memory replaces a shorter one from this containment on.
 const SAYS_ALL: f32 = 0.95;
-/// A sentence that takes something back is about what shares this much with it.
+/// A correction refers to a memory from this word similarity on.
 const TAKES_BACK: f32 = 0.5;
 
-/// A memory that is kept already.
+/// A stored memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Known {
-    /// Where it is kept.
+    /// Where it is stored.
     pub id: String,
-    /// What it says.
+    /// Its content.
     pub memory: Memory,
 }
 
-/// What is to be done.
+/// A change to the stored memories.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// Keep something new.
+    /// Store a new memory.
     Create(Memory),
-    /// Put another in the place of one that is kept.
+    /// Replace a stored memory.
     Replace {
-        /// Which.
+        /// Id of the stored memory.
         id: String,
-        /// By what.
+        /// The new content.
         memory: Memory,
     },
-    /// Known already: nothing to do.
+    /// The memory is already stored; nothing changes.
     Skip {
-        /// As which.
+        /// Id of the stored memory.
         id: String,
-        /// What was said again.
+        /// The repeated memory.
         memory: Memory,
     },
 }
 
-/// What new memories, oldest first, change among those that are kept.
+/// The changes that new memories, oldest first, make to the stored ones.
 pub fn reconcile(known: &[Known], new: &[Memory]) -> Vec<Change> {
     let mut slots: Vec<Slot> = known
         .iter()
@@ -74,7 +74,7 @@ pub fn reconcile(known: &[Known], new: &[Memory]) -> Vec<Change> {
     changes.chain(skipped).collect()
 }
 
-/// Memories of one conversation without repetitions.
+/// Removes duplicates among the memories of one conversation.
 pub(super) fn settle(found: Vec<Memory>) -> Vec<Memory> {
     let changes = reconcile(&[], &found);
     changes
@@ -98,11 +98,11 @@ impl Slot {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// They have nothing to do with each other.
+    /// They are unrelated.
     Other,
-    /// The kept one says it already.
+    /// The stored memory already says the same.
     Same,
-    /// The new one is to stand in the place of the kept one.
+    /// The new memory replaces the stored one.
     Newer,
 }
 
@@ -115,7 +115,7 @@ fn verdict(kept: &Memory, new: &Memory) -> Verdict {
     if kept.category == Category::Events && kept.days != new.days {
         return Verdict::Other;
     }
-    // The same words about something else: cases and entities of another key.
+    // With the same key, the later statement wins over a contradicting one.
     let later = new.said_ms.unwrap_or(i64::MAX) >= kept.said_ms.unwrap_or(i64::MIN);
     if kept.key == new.key {
         if kept.positive != new.positive || (kept.single && bag(&kept.value) != bag(&new.value)) {
@@ -136,7 +136,7 @@ fn verdict(kept: &Memory, new: &Memory) -> Verdict {
     Verdict::Other
 }
 
-/// The memory that a correction is about: the nearest one of the same subject, if it is near enough.
+/// The memory that a correction refers to: the most similar one of the same subject, if it is similar enough.
 fn taken_back(slots: &[Slot], memory: &Memory) -> Option<usize> {
     if !rules::corrects(&memory.text) || memory.category == Category::Events {
         return None;
@@ -180,7 +180,7 @@ mod tests {
             matches!(&changes[..], [Change::Replace { id, memory }] if id == "k0" && memory.value == "Porto"),
             "{changes:?}"
         );
-        // What was said earlier does not take back what was said later.
+        // An earlier statement does not replace a later one.
         let changes = reconcile(&known("I live in Lisbon."), &said("I live in Rome.", 500));
         assert!(matches!(&changes[..], [Change::Skip { .. }]), "{changes:?}");
     }

@@ -1,33 +1,33 @@
-//! The rules: what a sentence looks like that says something worth remembering.
+//! The patterns of sentences that are worth remembering.
 
 use crate::index::Category;
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// One rule. Named groups: `s` whom it is about, `k` what attribute, `o` what is said of it.
+/// One rule. Its named groups are `s` (the subject), `k` (the attribute) and `o` (the object).
 pub(super) struct Rule {
     pub(super) pattern: Regex,
     pub(super) category: Category,
-    /// What the memory is filed under; `{k}` is the group of that name, `{o}` the terms of the object.
+    /// The key of the memory; `{k}` is replaced by the group of that name, `{o}` by the terms of the object.
     pub(super) key: &'static str,
-    /// There is only one: another value replaces the one before.
+    /// The key has a single value: a new value replaces the previous one.
     pub(super) single: bool,
-    /// Whether it is affirmed.
+    /// Whether the statement is affirmative.
     pub(super) positive: bool,
 }
 
-/// Whom a sentence is about. Names begin with a capital; "I" is whoever speaks.
+/// The subject of a sentence. Names start with a capital letter; "I" is the speaker.
 const WHO: &str = r"(?P<s>\b[Ii]|\b[Ww]e|\b(?i:the user|user)|^\p{Lu}[\p{L}-]+(?: \p{Lu}[\p{L}-]+)?)";
 const WHOSE: &str = r"(?P<s>\b(?i:my|our|the user's|user's)|^\p{Lu}[\p{L}-]+'s)";
-/// Words between whom and the verb that change nothing.
+/// Adverbs between subject and verb that do not change the meaning.
 const ADVERBS: &str = r"(?: (?i:really|absolutely|actually|just|also|still|now|always|usually|generally|personally|especially|much|strongly|do|does|totally|truly|currently|recently|mostly|would))*";
-/// The object: up to where another clause begins.
+/// The object, up to the next clause.
 const OBJECT: &str = r"(?P<o>[^,;.!?()]+)";
 
-/// Pattern, category, key, single, positive. `WHO`, `WHOSE`, `ADV` and `OBJ` stand for the pieces above. In order:
-/// the first that fits a sentence in its category names the memory.
+/// Pattern, category, key, single, positive. `WHO`, `WHOSE`, `ADV` and `OBJ` stand for the patterns above. The rules
+/// are tried in order, and the first match determines the memory.
 const RULES: &[(&str, Category, &str, bool, bool)] = &[
-    // who somebody is
+    // Profile: who somebody is.
     (r"(?i:\bmy name is|\bcall me|\bi am called) (?P<o>\p{Lu}[\p{L}' -]+)", Category::Profile, "name", true, true),
     (
         r"WHOSE (?P<k>(?i:email|e-mail|phone|mobile|home|postal|time ?zone|job|job title|title|role|company|employer|major|hometown|nationality|native language|mother tongue|pronouns|birthday|age|blood type|diet|occupation|profession|salary|address|username|handle)(?: (?i:address|number|date))?) (?:is|are|was) OBJ",
@@ -90,7 +90,7 @@ const RULES: &[(&str, Category, &str, bool, bool)] = &[
     (r"我(?:的名字)?(?:叫|是叫)(?P<o>[^，。！？、]+)", Category::Profile, "name", true, true),
     (r"(?P<s>我|用户)(?:现在)?(?:住在|居住在|搬到了?)(?P<o>[^，。！？]+)", Category::Profile, "home", true, true),
     (r"(?P<s>我|用户)是(?P<o>[^，。！？]+)", Category::Profile, "is {o}", false, true),
-    // what somebody likes, and how they want things
+    // Preferences: what somebody likes, and how they want things done.
     (
         r"WHOSE (?i:all-time |absolute )?(?i:favou?rite|preferred) (?P<k>[\p{L} -]{2,40}?) (?:is|are|was|has to be|would be) OBJ",
         Category::Preferences,
@@ -169,7 +169,7 @@ const RULES: &[(&str, Category, &str, bool, bool)] = &[
         true,
     ),
     (r"(?P<o>[^、。！？]+)(?:が|は)(?:大?好き|嫌い)", Category::Preferences, "about {o}", false, true),
-    // persons, animals, places, projects
+    // Entities: persons, animals, places, projects.
     (
         r"WHOSE (?P<k>[\p{L} -]{2,30}?)(?:,| is| are|'s name is|'s)? (?i:named|called|name is) (?P<o>\p{Lu}[^,;.!?()]*)",
         Category::Entities,
@@ -200,7 +200,7 @@ const RULES: &[(&str, Category, &str, bool, bool)] = &[
     ),
 ];
 
-/// Compiled once. A pattern that does not compile would be a mistake of ours; a test holds that there is none.
+/// The compiled rules. A test asserts that every pattern compiles.
 pub(super) static COMPILED: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     let compile = |(pattern, category, key, single, positive): &(&str, Category, &'static str, bool, bool)| {
         let whole = pattern.replace("WHOSE", WHOSE).replace("WHO", WHO).replace("ADV", ADVERBS).replace("OBJ", OBJECT);
@@ -210,7 +210,7 @@ pub(super) static COMPILED: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     RULES.iter().filter_map(compile).collect()
 });
 
-/// Whether a sentence says how something was put right.
+/// Whether a sentence describes a solution.
 pub(super) fn tells_solution(sentence: &str) -> bool {
     contains_any(
         sentence,
@@ -234,7 +234,7 @@ pub(super) fn tells_solution(sentence: &str) -> bool {
     )
 }
 
-/// Whether a sentence says that something is wrong.
+/// Whether a sentence describes a problem.
 pub(super) fn tells_problem(sentence: &str) -> bool {
     contains_any(
         sentence,
@@ -263,7 +263,7 @@ pub(super) fn tells_problem(sentence: &str) -> bool {
     )
 }
 
-/// Whether a sentence takes back what was said before.
+/// Whether a sentence corrects an earlier statement.
 pub(super) fn corrects(sentence: &str) -> bool {
     contains_any(
         sentence,
@@ -291,7 +291,7 @@ pub(super) fn corrects(sentence: &str) -> bool {
     )
 }
 
-/// Wishes and courtesies that look like preferences.
+/// Whether a sentence is a wish or a courtesy that only looks like a preference.
 pub(super) fn is_courtesy(sentence: &str) -> bool {
     contains_any(
         sentence,
@@ -318,7 +318,7 @@ fn contains_any(sentence: &str, words: &[&str]) -> bool {
     words.iter().any(|word| lower.contains(word))
 }
 
-/// Whether a text says what somebody likes or is used to.
+/// Whether a text states a preference or a habit.
 pub fn states_preference(text: &str) -> bool {
     let mut found = false;
     toolyard_text::terms::words(text, |word| {

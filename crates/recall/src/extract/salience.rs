@@ -1,16 +1,17 @@
-//! Which sentences of a text say most about it: those whose words the text has often, early ones first.
+//! Selects the most informative sentences of a text: those whose terms are frequent in the text, with earlier ones
+//! preferred.
 
 use std::collections::{HashMap, HashSet};
 use toolyard_text::terms::{MEMORIES, Side};
 
-/// Sentences shorter than this say too little by themselves.
+/// Shorter sentences carry too little information by themselves.
 const MIN_CHARS: usize = 24;
-/// Longer ones are tables or lists that lost their lines.
+/// Longer sentences are tables or lists whose line breaks were lost.
 const MAX_CHARS: usize = 420;
-/// Sentences looked at; the rest of a very long text is not summarised.
+/// Maximum number of sentences scored; the rest of a very long text is not summarised.
 const MAX_SENTENCES: usize = 2_000;
 
-/// Numbers of the most telling sentences, at most so many, in the order of the text, none saying the same as another.
+/// Indexes of the most informative sentences, at most `count`, in text order and without near-duplicates.
 pub(super) fn most_telling(sentences: &[&str], count: usize) -> Vec<usize> {
     let bags: Vec<HashSet<String>> = sentences.iter().take(MAX_SENTENCES).map(|sentence| bag(sentence)).collect();
     let mut having: HashMap<&str, u32> = HashMap::new();
@@ -43,7 +44,7 @@ pub(super) fn most_telling(sentences: &[&str], count: usize) -> Vec<usize> {
     chosen
 }
 
-/// The different terms of a text.
+/// The distinct terms of a text.
 pub(super) fn bag(text: &str) -> HashSet<String> {
     let mut bag = HashSet::new();
     MEMORIES.terms(text, Side::Question, |term, _| {
@@ -54,14 +55,14 @@ pub(super) fn bag(text: &str) -> HashSet<String> {
     bag
 }
 
-/// Shared terms out of all, 0 to 1.
+/// Jaccard similarity: shared terms divided by all terms, 0 to 1.
 pub(super) fn likeness(a: &HashSet<String>, b: &HashSet<String>) -> f32 {
     let shared = a.intersection(b).count();
     let all = a.len() + b.len() - shared;
     if all == 0 { 0.0 } else { shared as f32 / all as f32 }
 }
 
-/// The share of the smaller one's terms that the other has too.
+/// The share of the smaller set's terms that the other set contains.
 pub(super) fn containment(a: &HashSet<String>, b: &HashSet<String>) -> f32 {
     let least = a.len().min(b.len());
     if least == 0 { 0.0 } else { a.intersection(b).count() as f32 / least as f32 }

@@ -1,4 +1,4 @@
-//! Summaries of a conversation that is put away: what was asked, what was said about it, what was decided.
+//! Summaries of archived conversations: requests, key points and memories.
 
 use super::{
     MAX_ABSTRACT_CHARS,
@@ -11,25 +11,25 @@ use toolyard_text::{
     sentences::{clip, collapse, sentences},
 };
 
-/// Requests listed at most.
+/// Maximum number of requests listed.
 const MAX_REQUESTS: usize = 12;
-/// Key points at most.
+/// Maximum number of key points.
 const MAX_POINTS: usize = 14;
-/// Memories listed at most.
+/// Maximum number of memories listed.
 const MAX_FACTS: usize = 10;
-/// Characters of a line at most.
+/// Maximum length of a line, in characters.
 const MAX_LINE_CHARS: usize = 240;
 
-/// What is left of a conversation at a glance.
+/// The summary of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// In at most [`MAX_ABSTRACT_CHARS`] characters.
+    /// The abstract, in at most [`MAX_ABSTRACT_CHARS`] characters.
     pub summary: String,
-    /// In at most [`super::MAX_OVERVIEW_CHARS`] characters.
+    /// The overview, in at most [`super::MAX_OVERVIEW_CHARS`] characters.
     pub overview: String,
 }
 
-/// Summarises messages, oldest first. Messages of tools count for their number only.
+/// Summarises messages, oldest first. Tool messages are only counted.
 pub fn summarise(title: &str, messages: &[Message<'_>]) -> Summary {
     let spoken: Vec<&Message<'_>> = messages.iter().filter(|message| is_spoken(message.role)).collect();
     let asked: Vec<String> = spoken
@@ -98,7 +98,7 @@ fn abstract_of(messages: &[Message<'_>], asked: &[String], telling: &[usize], te
     clip(&text, MAX_ABSTRACT_CHARS)
 }
 
-/// How many messages of whom, and from when to when.
+/// The number of messages per speaker, and the time range.
 fn facts_of(messages: &[Message<'_>]) -> Vec<String> {
     let mut speakers: Vec<(&str, usize)> = Vec::new();
     for message in messages {
@@ -117,7 +117,7 @@ fn facts_of(messages: &[Message<'_>]) -> Vec<String> {
     lines
 }
 
-/// What somebody wants: the first sentence that asks or tells to do something, else the first of any substance.
+/// What the message asks for: its first question, else its first sentence with enough content.
 fn request(text: &str) -> Option<String> {
     let all = sentences(text);
     let substance = |sentence: &&&str| sentence.chars().filter(|c| c.is_alphanumeric()).count() >= 8;

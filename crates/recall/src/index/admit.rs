@@ -1,13 +1,13 @@
-//! A filter made ready: names looked up once, a few comparisons for each document.
+//! A compiled filter: names are looked up once, then each document needs only a few comparisons.
 
 use super::{Filter, Key, RecallIndex, names::NONE};
 
-/// A filter with its names as numbers.
+/// A filter whose names are resolved to numbers.
 pub(super) struct Admits<'a> {
     filter: &'a Filter,
     owners: Option<Vec<bool>>,
     scopes: Option<Vec<bool>>,
-    /// Documents that are meant by their ids.
+    /// Documents that the filter names by id.
     named: Vec<u32>,
     group: Option<u32>,
 }
@@ -23,7 +23,7 @@ impl<'a> Admits<'a> {
         Self { filter, owners, scopes, named, group }
     }
 
-    /// Whether documents of an owner may be answered at all.
+    /// Whether the filter admits documents of an owner.
     pub(super) fn admits_owner(&self, owner: u32) -> bool {
         self.owners.as_ref().is_none_or(|list| list.get(owner as usize).copied().unwrap_or(false))
     }
@@ -45,9 +45,9 @@ impl<'a> Admits<'a> {
     }
 }
 
-/// Whether a path is another or lies under it, by whole parts.
+/// Whether a path equals another or is inside it, compared by whole path segments.
 fn is_under(path: &str, parent: &str) -> bool {
-    // `viking://` alone is the root of everything under it.
+    // `viking://` alone is the root of all paths.
     let rest = if parent.ends_with("://") {
         path.strip_prefix(parent)
     } else {

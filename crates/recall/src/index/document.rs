@@ -1,24 +1,24 @@
-//! What is indexed, and what may be asked about it.
+//! Documents, questions and hits.
 
 use super::persons::Role;
 use serde::{Deserialize, Serialize};
 
-/// What sort of thing a document is.
+/// What a document represents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Something remembered.
+    /// A memory.
     #[default]
     Memory,
     /// One message of a conversation.
     Turn,
-    /// A passage of something imported.
+    /// A passage of an imported resource.
     Resource,
     /// A skill.
     Skill,
 }
 
-/// What sort of memory one is.
+/// The category of a memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Category {
@@ -35,10 +35,10 @@ pub enum Category {
 }
 
 impl Category {
-    /// All of them.
+    /// All categories.
     pub const ALL: [Self; 5] = [Self::Profile, Self::Preferences, Self::Entities, Self::Events, Self::Cases];
 
-    /// As it is spelled in paths and answers.
+    /// The name used in paths and responses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Profile => "profile",
@@ -49,96 +49,96 @@ impl Category {
         }
     }
 
-    /// By its name.
+    /// The category of this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|category| category.name() == name)
     }
 }
 
-/// The level of a leaf: whole content. 0 is a directory's abstract, 1 its overview.
+/// The level of full content. Level 0 is a directory's abstract, level 1 its overview.
 pub const LEAF: u8 = 2;
 
-/// Something that can be recalled. Make it with [`Document::new`] and set what is known.
+/// A document to index. Create it with [`Document::new`] and set the known fields.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Document {
-    /// Its id, for example a URI. Adding another document of the same id replaces it.
+    /// Its id, for example a URI. Adding a document with the same id replaces this one.
     pub id: String,
-    /// What it is.
+    /// What the document represents.
     pub kind: Kind,
-    /// What sort of memory.
+    /// The category, for a memory.
     pub category: Option<Category>,
-    /// Whose it is: an opaque name that filters compare whole.
+    /// The owner: an opaque name that filters compare as a whole.
     pub owner: String,
-    /// Where it lies: a path that filters compare by whole leading parts, usually the URI of its directory.
+    /// The location: a path that filters compare by leading path segments, usually the URI of its directory.
     pub scope: String,
-    /// Its title or name; counts more than the text.
+    /// Its title or name, weighted higher than the text.
     pub title: String,
     /// Its text.
     pub text: String,
-    /// Further text that counts less: captions, tags.
+    /// Additional text with a lower weight: captions, tags.
     pub also: String,
-    /// Who said it, by name.
+    /// Name of the speaker.
     pub speaker: Option<String>,
-    /// Which part they have in the conversation, where it is one with an agent.
+    /// The speaker's role, in a conversation with an agent.
     pub role: Option<Role>,
-    /// When it was said or happened, in milliseconds since 1970.
+    /// When it was said or when it happened, in milliseconds since 1970.
     pub time_ms: Option<i64>,
-    /// The conversation or file it is a part of; its neighbours there help to find it.
+    /// The conversation or file that contains it. Its neighbours in this group help to find it.
     pub group: Option<String>,
-    /// Its place in the group.
+    /// Its position in the group.
     pub position: u64,
     /// Its level: 2 for content, 1 for an overview, 0 for an abstract.
     pub level: u8,
 }
 
 impl Document {
-    /// A memory with a text, content by level, and nothing else known.
+    /// A memory of level [`LEAF`] with this id and text; all other fields are empty.
     pub fn new(id: impl Into<String>, text: impl Into<String>) -> Self {
         Self { id: id.into(), text: text.into(), level: LEAF, ..Self::default() }
     }
 }
 
-/// Which documents may be answered. Everything that is set must hold.
+/// Restricts which documents a search may return. Every field that is set must match.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Filter {
-    /// Only of these owners; empty: of all.
+    /// Only documents of these owners; empty: all owners.
     pub owners: Vec<String>,
-    /// Only under one of these scopes, or with one of these ids; empty: anywhere.
+    /// Only documents inside one of these scopes, or with one of these ids; empty: everywhere.
     pub scopes: Vec<String>,
     /// Only these kinds; empty: all.
     pub kinds: Vec<Kind>,
-    /// Only these categories; empty: all, and documents without one.
+    /// Only these categories; empty: all documents, including those without a category.
     pub categories: Vec<Category>,
-    /// Only of these levels; empty: all.
+    /// Only these levels; empty: all.
     pub levels: Vec<u8>,
-    /// Not before this time. A document without a time is not answered where a time is asked for.
+    /// Only documents from this time on. A document without a time never matches a time filter.
     pub since_ms: Option<i64>,
-    /// Not after this time.
+    /// Only documents up to this time.
     pub until_ms: Option<i64>,
-    /// Only of this group.
+    /// Only documents of this group.
     pub group: Option<String>,
 }
 
-/// How much each sign counts in the order of answers. The first five are the runtime configuration's `rankingWeights`,
-/// with its names and defaults; the others are this index's own.
+/// The weight of each signal in the ranking. The first five are the `rankingWeights` of the runtime configuration, with
+/// the same names and defaults; the others belong to this index.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct RankingWeights {
-    /// The relevance itself.
+    /// Factor of the relevance score.
     pub base_score: f32,
-    /// Content before abstracts and overviews.
+    /// Bonus for full content over abstracts and overviews.
     pub leaf: f32,
-    /// An event, or a text that tells when, for a question about time.
+    /// Bonus for an event, or a text that says when something happened, when the question is about time.
     pub event: f32,
-    /// A preference for a question about preferences.
+    /// Bonus for a preference when the question is about preferences.
     pub preference: f32,
-    /// Words of the question that stand in the text, at most.
+    /// Maximum bonus for question words that occur in the text.
     pub lexical_overlap_max: f32,
-    /// Said by somebody the question names.
+    /// Bonus for a text said by a person whom the question names.
     pub speaker: f32,
-    /// About a day the question names.
+    /// Bonus for a text about a day that the question names.
     pub day: f32,
-    /// Newer before older; half of it is left after [`crate::index::RECENCY_HALF_LIFE_DAYS`].
+    /// Bonus for recent documents; it halves every [`crate::index::RECENCY_HALF_LIFE_DAYS`].
     pub recency: f32,
 }
 
@@ -157,67 +157,68 @@ impl Default for RankingWeights {
     }
 }
 
-/// What is asked.
+/// A search request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question<'a> {
-    /// In words.
+    /// The question text.
     pub text: &'a str,
-    /// What "last week" is relative to, and what recency is counted from.
+    /// The current time: relative dates are resolved against it, and recency is measured from it.
     pub now_ms: Option<i64>,
-    /// Which documents may be answered.
+    /// Which documents may be returned.
     pub filter: Filter,
-    /// How many answers at most.
+    /// Maximum number of hits.
     pub limit: usize,
-    /// Answers less relevant than this are left out.
+    /// Hits with a lower relevance score are left out.
     pub least: f32,
-    /// How signs are weighed.
+    /// The ranking weights.
     pub weights: RankingWeights,
 }
 
 impl<'a> Question<'a> {
-    /// With nothing but words and a limit.
+    /// A question with a limit and default settings.
     pub fn new(text: &'a str, limit: usize) -> Self {
         Self { text, now_ms: None, filter: Filter::default(), limit, least: 0.0, weights: RankingWeights::default() }
     }
 }
 
-/// What an answer's place is made of.
+/// The components of a hit's rank.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Parts {
-    /// Words of the question in the text itself, as BM25 counts, 0 to 1.
+    /// BM25 score of the question's words in the text itself, 0 to 1.
     pub words: f32,
-    /// The same with its neighbours, in a window of five.
+    /// BM25 score over a window of five turns, 0 to 1.
     pub window: f32,
-    /// Likeness of meaning, -1 to 1.
+    /// Semantic similarity, -1 to 1.
     pub meaning: f32,
-    /// Words of the question that stand in the text or near in meaning, 0 to 1.
+    /// The share of question words that occur in the text, exactly or as words of similar meaning, 0 to 1.
     pub coverage: f32,
-    /// What was added because it is content.
+    /// Bonus for full content.
     pub leaf: f32,
-    /// What was added because the question is about time and this tells when.
+    /// Bonus because the question is about time and the document says when.
     pub event: f32,
-    /// What was added because the question is about preferences and so is this.
+    /// Bonus because both the question and the document are about preferences.
     pub preference: f32,
-    /// What was added for words in common.
+    /// Bonus for shared words.
     pub lexical_overlap: f32,
-    /// What was added or taken because of who said it: by whom the question is about (whom it names, or whoever asks in
-    /// the first person), of themselves or to somebody.
+    /// Bonus or penalty for the speaker: whether the text is by the person whom the question is about (named, or asking
+    /// in the first person), and whether it is about that person or addressed to somebody else.
     pub speaker: f32,
-    /// What was added because it is about a day the question names.
+    /// Bonus because the document is about a day that the question names.
     pub day: f32,
-    /// What was added because it is recent.
+    /// Bonus for recency.
     pub recency: f32,
-    /// What was added because the question asks for a name, a number, a reason or a person, and this turn has one.
+    /// Bonus because the question asks for a name, a number, a reason or a person, and this turn contains one.
     pub shape: f32,
-    /// What was added because the question asks for a kind of things, a sport or a city, and this turn names one of them.
+    /// Bonus because the question asks for a kind of thing, such as a sport or a city, and this turn names a member of
+    /// it.
     pub kind: f32,
-    /// What a turn's words, meaning and neighbours add, by the fitted weights; 0 for what is no turn.
+    /// Contribution of a turn's words, meaning and neighbours by the fitted weights; 0 for other documents.
     pub turn: f32,
 }
 
 impl Parts {
-    /// To four digits, as they are shown.
+    /// The values rounded to four digits, for display.
     pub fn rounded(self) -> Self {
         let round = |part: f32| (part * 1e4).round() / 1e4;
         Self {
@@ -238,7 +239,7 @@ impl Parts {
         }
     }
 
-    /// Everything that was added to the score.
+    /// The sum of all bonuses.
     pub(super) fn added(&self) -> f32 {
         self.leaf
             + self.event
@@ -253,27 +254,27 @@ impl Parts {
     }
 }
 
-/// An answer.
+/// A search result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hit {
     /// The document's id.
     pub id: String,
-    /// How relevant it is by itself, 0 to 1: below about 0.15 by chance, from 0.85 nearly word for word. Comparable
-    /// between questions; thresholds mean this.
+    /// The relevance of the document by itself, 0 to 1: below about 0.15 it is chance, from 0.85 on it is nearly a
+    /// literal match. Scores are comparable between questions, and thresholds refer to this value.
     pub score: f32,
-    /// What answers are ordered by: the score, weighed, with what was added.
+    /// The value by which hits are ordered: the weighted score plus the bonuses.
     pub rank: f32,
-    /// What the document is.
+    /// What the document represents.
     pub kind: Kind,
-    /// What sort of memory.
+    /// The category, for a memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub category: Option<Category>,
-    /// Its level.
+    /// The level of the document.
     pub level: u8,
-    /// Its time.
+    /// The time of the document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_ms: Option<i64>,
-    /// Why it stands where it stands.
+    /// The components of the rank.
     pub parts: Parts,
 }

@@ -1,12 +1,11 @@
-//! What each sign of a turn counts, by a fit on labelled conversations.
+//! The weight of each signal of a turn, fitted on labelled conversations.
 
 use super::signs::{SIGNS, Sign};
 
-/// The weights, as `toolyard-bench fit-memory --sets LOCOMO BEAM --weights 1 0.4` prints them (folders with turns.jsonl and
-/// questions.jsonl). The signs that stand here are those that are fitted. A sign is left out where the figures on
-/// conversations of another kind than those fitted on are better without it; `docs/decisions/2026-11-18-recall-speakers.md`
-/// has the figures. Recency is not fitted: labelled conversations are asked about after they ended, which says nothing about
-/// what is new.
+/// The weights printed by `toolyard-bench fit-memory --sets LOCOMO BEAM --weights 1 0.4` (folders with turns.jsonl and
+/// questions.jsonl). Only the signals listed here are fitted. A signal is left out where the figures on other kinds of
+/// conversations are better without it; `docs/decisions/2026-11-18-recall-speakers.md` has the figures. Recency is not
+/// fitted: labelled questions are asked after the conversation ended, so they say nothing about the value of recency.
 pub const WEIGHTS: [(Sign, f32); 18] = [
     (Sign::Window5, 3.367),
     (Sign::Before, 0.604),
@@ -28,11 +27,11 @@ pub const WEIGHTS: [(Sign, f32); 18] = [
     (Sign::Kind, 0.732),
 ];
 
-/// What a unit of the fitted sum is worth in a rank. With it turns spread as far as memories do, so that both can stand in
-/// one answer.
+/// Scale of the fitted sum in a rank. It gives turns the same spread of ranks as memories, so that both can appear in
+/// one result list.
 pub(super) const UNIT: f32 = 0.1;
 
-/// The weights by sign.
+/// The weights, indexed by signal.
 pub(super) const BY_SIGN: [f32; SIGNS] = {
     let mut weights = [0.0; SIGNS];
     let mut at = 0;

@@ -1,26 +1,27 @@
-//! Kinds of things that questions ask for ("Which instruments ..."), and common members of each, by which answers name them.
+//! Kinds of things that questions ask for ("Which instruments ..."), and common members of each kind, which occur in
+//! the answers.
 //!
-//! A static word vector knows that a violin is near music, but not that it is an instrument. Half of the evidence that was
-//! missed on labelled conversations is of questions of this sort.
+//! A static word vector places a violin near music, but does not know that it is an instrument. Half of the evidence
+//! missed on labelled conversations belongs to questions of this sort.
 
 use toolyard_text::terms::{self, MEMORIES, Side};
 
-/// One kind.
+/// One kind of thing.
 struct KindOf {
-    /// Words by which questions ask for it.
+    /// Words with which questions ask for this kind.
     asked: &'static str,
-    /// Members, or words that only texts about members have.
+    /// Members of the kind, or words that occur only in texts about members.
     members: &'static str,
-    /// Its members are known by names, more of them than a table could have.
+    /// The members are proper names, too many to list.
     named: bool,
 }
 
-/// Which kinds a question asks for, a bit for each of [`KINDS`].
+/// The kinds that a question asks for, one bit for each entry of [`KINDS`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Kinds(u32);
 
 impl Kinds {
-    /// Of a question that asks what, which, who, where or how.
+    /// The kinds asked for by a question with what, which, who, where or how.
     pub(super) fn of_question(question: &str) -> Self {
         let mut kinds = 0;
         let mut asks = false;
@@ -39,7 +40,7 @@ impl Kinds {
         KINDS.iter().enumerate().filter(move |(at, _)| self.0 & (1 << at) != 0).map(|(_, kind)| kind)
     }
 
-    /// Whether members of one of them are mostly names.
+    /// Whether the members of one of the kinds are mostly proper names.
     pub(super) fn have_names(self) -> bool {
         self.each().any(|kind| kind.named)
     }

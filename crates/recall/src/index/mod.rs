@@ -1,8 +1,9 @@
-//! [`RecallIndex`]: documents in memory, added, replaced and removed one by one, and asked.
+//! [`RecallIndex`]: an in-memory index of documents that are added, replaced, removed and searched.
 //!
-//! Words are kept in inverted lists of packed 32-bit entries, meaning in a table of 8-bit vectors that is scanned
-//! exactly, and each document's own terms beside it, so that the few hundred candidates of a question can be weighed
-//! in full. A removed document leaves a tombstone; when a quarter of the places are dead the index is packed anew.
+//! Words are stored in inverted lists of packed 32-bit postings, meaning in a table of 8-bit vectors that is scanned
+//! exactly. Each document's terms are also stored with the document, so that the few hundred candidates of a question
+//! can be scored in full. A removed document leaves a tombstone; when a quarter of the slots are deleted, the index is
+//! compacted.
 //!
 //! ```
 //! use toolyard_recall::index::{Document, Question, RecallIndex};
@@ -39,21 +40,22 @@ use toolyard_text::{
     terms::{self, MEMORIES, Side},
 };
 
-/// Places that an index has at most, dead ones included: what 24 bits of a list entry can name.
+/// Maximum number of slots, including deleted ones: a posting stores the slot in 24 bits.
 pub const MAX_DOCUMENTS: usize = 1 << 24;
-/// Terms of one document at most; the rest of a longer text is not searched by words. Long texts are to be cut before.
+/// Maximum number of terms per document; the rest of a longer text is not searchable by words. Callers split long texts
+/// first.
 const MAX_DOCUMENT_TERMS: usize = 4_096;
-/// How often a term counts, in quarters: a caption's word counts one, a text's four, a title's six.
+/// Term weights in quarters for title, text and additional text.
 const QUARTERS: [u8; 3] = [6, 4, 3];
-/// An index is packed when it has this many dead places, and they are at least a quarter of all.
+/// The index is compacted when this many slots are deleted and they make up at least a quarter of all slots.
 const MIN_DEAD: usize = 1_024;
-/// Bytes of a text that its vector is made of, from its beginning.
+/// Only this many leading bytes of a text are embedded.
 const MAX_EMBED_BYTES: usize = 4_096;
 
-/// A position in a group, and the place of the document there.
+/// A position in a group, and the slot of the document there.
 type Member = (u64, u32);
 
-/// One term of a document and how often it has it, in quarters.
+/// A term of a document and its weighted count, in quarters.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     term: u32,
@@ -62,19 +64,19 @@ struct Entry {
 
 #[derive(Debug)]
 struct TermInfo {
-    /// `place << 8 | quarters`, by place.
+    /// Postings `slot << 8 | quarters`, ordered by slot.
     list: Vec<u32>,
-    /// Living documents that have it.
+    /// Number of live documents that contain the term.
     living: u32,
 }
 
-/// What every document is asked about in every search: small, and one after the other in memory.
+/// The fields that every search reads for every document: small and contiguous in memory.
 #[derive(Debug, Clone, Copy)]
 struct Key {
     owner: u32,
     scope: u32,
     group: u32,
-    /// Terms, weighed as they count.
+    /// Weighted number of terms.
     length: f32,
     time_ms: Option<i64>,
     kind: Kind,
@@ -83,36 +85,36 @@ struct Key {
     alive: bool,
 }
 
-/// What else is known of a document without its text: looked at only for candidates.
+/// Further fields of a document, except its text; read only for candidates.
 #[derive(Debug)]
 struct Place {
     id: Box<str>,
     speaker: u32,
     role: Option<Role>,
     position: u64,
-    /// By number of the term.
+    /// Ordered by term number.
     terms: Box<[Entry]>,
-    /// Hashes of neighbouring terms, in order of size.
+    /// Sorted hashes of pairs of neighbouring terms.
     pairs: Box<[u32]>,
-    /// Days it speaks of, its own day first if it has one.
+    /// The days the document mentions; its own day comes first if it has one.
     days: Box<[DaySpan]>,
     marks: Marks,
 }
 
-/// What a text looks like.
+/// Properties of a text.
 #[derive(Debug, Clone, Copy, Default)]
 struct Marks {
-    /// It says when something was.
+    /// The text says when something happened.
     tells_when: bool,
-    /// It says what somebody likes.
+    /// The text states a preference.
     prefers: bool,
-    /// It asks more than it says.
+    /// The text asks more than it says.
     asks: bool,
     persons: Persons,
     shape: Shape,
 }
 
-/// Documents in memory that can be asked.
+/// A searchable in-memory index of documents.
 #[derive(Debug, Default)]
 pub struct RecallIndex {
     keys: Vec<Key>,
@@ -121,51 +123,51 @@ pub struct RecallIndex {
     by_id: HashMap<Box<str>, u32>,
     terms: Names,
     lists: Vec<TermInfo>,
-    /// A vector for each term, for words that are near in meaning.
+    /// A vector for each term, to match words of similar meaning.
     term_vectors: VectorTable,
     owners: Names,
     scopes: Names,
-    /// Speakers by their folded names.
+    /// Speakers by folded name.
     speakers: Names,
-    /// For each word of a speaker's name the speakers that have it.
+    /// Speakers by each word of their names.
     speaker_words: HashMap<Box<str>, Vec<u32>>,
-    /// By speaker: the owners among whose documents is something they said.
+    /// For each speaker, the owners of documents that the speaker said.
     speaker_owners: Vec<Vec<u32>>,
     groups: Names,
-    /// Positions and places of each group, in order.
+    /// Positions and slots of each group, in order.
     members: Vec<Vec<Member>>,
     dead: usize,
-    /// Sum of the lengths of living documents.
+    /// Sum of the lengths of all live documents.
     total_length: f64,
 }
 
 impl RecallIndex {
-    /// An index without documents.
+    /// An empty index.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Living documents.
+    /// Number of live documents.
     pub fn len(&self) -> usize {
         self.places.len() - self.dead
     }
 
-    /// Whether there are none.
+    /// Whether the index has no live documents.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether a document of this id is in it.
+    /// Whether the index has a document with this id.
     pub fn contains(&self, id: &str) -> bool {
         self.by_id.contains_key(id)
     }
 
-    /// The ids of all living documents.
+    /// The ids of all live documents.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.keys.iter().zip(&self.places).filter(|(key, _)| key.alive).map(|(_, place)| &*place.id)
     }
 
-    /// Adds a document, in the place of one with the same id. `false` when the index is full.
+    /// Adds a document and replaces one with the same id. Returns `false` when the index is full.
     pub fn add(&mut self, document: &Document) -> bool {
         self.remove(&document.id);
         if self.places.len() >= MAX_DOCUMENTS {
@@ -183,7 +185,7 @@ impl RecallIndex {
         let day = document.time_ms.map(dates::date_of_ms);
         let mut days: Vec<DaySpan> = day.map(|day| DaySpan::new(day, day)).into_iter().collect();
         let told = dates::spans(&document.text, day);
-        // With a day to be relative to, every word about time names days.
+        // With a reference day, every expression of time resolves to days.
         let tells_when = if day.is_some() { !told.is_empty() } else { dates::tells_when(&document.text) };
         days.extend(told);
         let group = document.group.as_deref().map_or(NONE, |group| self.groups.number(group));
@@ -195,7 +197,7 @@ impl RecallIndex {
         }
         let owner = self.owners.number(&document.owner);
         let role = document.role.or_else(|| document.speaker.as_deref().and_then(Role::of_name));
-        // "user" is a role and no name: a question about users does not ask for what that speaker said.
+        // "user" is a role, not a name: a question about users does not ask for what this speaker said.
         let name = document.speaker.as_deref().filter(|name| Role::of_name(name).is_none());
         let speaker = name.map_or(NONE, |name| self.speaker_number(name, owner));
         self.keys.push(Key {
@@ -225,7 +227,7 @@ impl RecallIndex {
         true
     }
 
-    /// Removes a document; `false` when there is none of this id.
+    /// Removes a document; returns `false` when there is none with this id.
     pub fn remove(&mut self, id: &str) -> bool {
         let Some(number) = self.by_id.remove(id) else { return false };
         let (key, place) = (&mut self.keys[number as usize], &mut self.places[number as usize]);
@@ -245,7 +247,7 @@ impl RecallIndex {
         true
     }
 
-    /// Gives up dead places. Terms keep their numbers: words come back.
+    /// Compacts the index by dropping deleted slots. Terms keep their numbers, because words recur.
     fn pack(&mut self) {
         let mut moved = vec![NONE; self.places.len()];
         let mut vectors = VectorTable::with_capacity(self.len());
@@ -329,8 +331,8 @@ impl RecallIndex {
         number
     }
 
-    /// All but whether it tells when, which is known from its days. Speakers are those met so far: whoever is spoken to has
-    /// mostly spoken before.
+    /// Computes all marks except `tells_when`, which follows from the days. Only speakers seen so far are recognised as
+    /// names; a person who is addressed has usually spoken before.
     fn marks_of(&self, text: &str) -> Marks {
         let asked = toolyard_text::sentences::sentences(text);
         let questions = asked.iter().filter(|sentence| sentence.ends_with(['?', '？'])).count();
@@ -352,7 +354,7 @@ impl RecallIndex {
         }
     }
 
-    /// The neighbours of a document in its group, nearest first on each side: so many before and after it.
+    /// Up to `reach` neighbours of a document in its group, before and after it.
     fn neighbours(&self, number: u32, reach: usize) -> (&[Member], &[Member]) {
         let place = &self.places[number as usize];
         let Some(members) = self.members.get(self.keys[number as usize].group as usize) else { return (&[], &[]) };
@@ -366,7 +368,7 @@ impl RecallIndex {
     }
 }
 
-/// Two neighbouring terms as one number. Two pairs of the same number are rare enough for a sign among others.
+/// Hashes two neighbouring terms to one number. Collisions are rare enough for one signal among many.
 fn pair(first: u32, second: u32) -> u32 {
     first.wrapping_mul(0x9E37_79B1).rotate_left(13) ^ second.wrapping_mul(0x85EB_CA77)
 }

@@ -1,11 +1,11 @@
-//! Names that many documents share, kept once.
+//! Interns names that many documents share.
 
 use std::collections::HashMap;
 
-/// No name.
+/// The number that stands for no name.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Names and their numbers.
+/// Interned names and their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     numbers: HashMap<Box<str>, u32>,
@@ -13,7 +13,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The number of a name, new or known.
+    /// The number of a name, which is added if it is new.
     pub(super) fn number(&mut self, name: &str) -> u32 {
         if let Some(number) = self.numbers.get(name) {
             return *number;
@@ -24,17 +24,17 @@ impl Names {
         number
     }
 
-    /// The number of a name, if it is known.
+    /// The number of a known name.
     pub(super) fn find(&self, name: &str) -> Option<u32> {
         self.numbers.get(name).copied()
     }
 
-    /// For each name whether `holds` does.
+    /// For each name, whether the predicate holds.
     pub(super) fn which(&self, holds: impl Fn(&str) -> bool) -> Vec<bool> {
         self.names.iter().map(|name| holds(name)).collect()
     }
 
-    /// How many there are.
+    /// Number of names.
     pub(super) fn len(&self) -> usize {
         self.names.len()
     }

@@ -1,20 +1,20 @@
-//! Who speaks and who is spoken of: persons in a text, the asker of a question, and names that were mistyped.
+//! Grammatical persons in a text, the person whom a question is about, and misspelled names.
 
 use serde::{Deserialize, Serialize};
 use toolyard_text::terms;
 
-/// The part somebody has in a conversation with an agent.
+/// A participant's role in a conversation with an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// The person whose agent it is: "I" in that person's questions.
+    /// The agent's user: "I" in a question.
     User,
-    /// The agent: "you" in that person's questions.
+    /// The agent: "you" in a question.
     Assistant,
 }
 
 impl Role {
-    /// By its name, as messages spell it.
+    /// The role by its name in messages.
     pub fn of_name(name: &str) -> Option<Self> {
         match name.trim() {
             name if name.eq_ignore_ascii_case("user") => Some(Self::User),
@@ -24,21 +24,21 @@ impl Role {
     }
 }
 
-/// Words in which a speaker speaks of themselves. Sorted.
+/// First-person words. Sorted.
 const FIRST: [&str; 34] = [
     "eu", "i", "i'd", "i'll", "i'm", "i've", "ich", "io", "je", "me", "mein", "meine", "mi", "mia", "mich", "mine",
     "mio", "mir", "moi", "mon", "my", "myself", "nous", "our", "ours", "us", "we", "we'd", "we'll", "we're", "we've",
     "wir", "yo", "я",
 ];
-/// Words in which a speaker speaks to somebody. Sorted.
+/// Second-person words. Sorted.
 const SECOND: [&str; 18] = [
     "dein", "deine", "dich", "dir", "du", "te", "tu", "usted", "vous", "you", "you'd", "you'll", "you're", "you've",
     "your", "yours", "yourself", "ты",
 ];
-/// Characters of the first and of the second person in Chinese.
+/// Chinese characters of the first and the second person.
 const IDEOGRAPHIC: [char; 2] = ['我', '你'];
 
-/// Which persons a text speaks in.
+/// The grammatical persons that occur in a text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Persons {
     /// "I", "my", "we".
@@ -48,13 +48,13 @@ pub(super) struct Persons {
 }
 
 impl Persons {
-    /// Takes one more folded word into account.
+    /// Adds one folded word.
     pub(super) fn read(&mut self, word: &str) {
         self.first |= FIRST.binary_search(&word).is_ok() || word.contains(IDEOGRAPHIC[0]);
         self.second |= SECOND.binary_search(&word).is_ok() || word.contains(IDEOGRAPHIC[1]);
     }
 
-    /// Of a question, without the "can you" with which people ask politely.
+    /// The persons in a question, without the polite "can you".
     pub(super) fn of_question(text: &str) -> Self {
         const POLITE: [&str; 5] = ["can", "could", "would", "will", "do"];
         let mut persons = Self::default();
@@ -72,12 +72,12 @@ impl Persons {
     }
 }
 
-/// Names of fewer letters are not taken for mistyped ones: too many words are near them.
+/// Shorter names are not matched as misspellings, because too many words are similar to them.
 const LEAST_NAME: usize = 4;
-/// Names of this many letters may have two letters wrong, shorter ones one.
+/// Names of at least this length may have two typing errors, shorter ones one.
 const LONG_NAME: usize = 6;
 
-/// Whether a word is a name with a letter or two wrong, missing, added or swapped.
+/// Whether a word is a misspelling of a name, with one or two letters wrong, missing, added or swapped.
 pub(super) fn is_mistyped(word: &str, name: &str) -> bool {
     let (word, name): (Vec<char>, Vec<char>) = (word.chars().collect(), name.chars().collect());
     if word.len() < LEAST_NAME || name.len() < LEAST_NAME || word.first() != name.first() {
@@ -87,7 +87,7 @@ pub(super) fn is_mistyped(word: &str, name: &str) -> bool {
     word.len().abs_diff(name.len()) <= most && distance(&word, &name) <= most
 }
 
-/// The least number of letters to change, add, leave out or swap with the next.
+/// The edit distance, with swaps of neighbouring letters counted as one edit.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut rows = vec![vec![0usize; b.len() + 1]; a.len() + 1];
     for (i, row) in rows.iter_mut().enumerate() {

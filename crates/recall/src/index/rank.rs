@@ -1,4 +1,4 @@
-//! Weighing candidates: how relevant each is by itself, and what else speaks for it.
+//! Ranks candidates: relevance scores and bonuses.
 
 use super::{
     Category, Kind, LEAF, Parts, Place, Question, RecallIndex,
@@ -12,56 +12,56 @@ use super::{
 use std::collections::HashMap;
 use toolyard_text::dates::{self, DaySpan};
 
-/// After so many days half of what recency adds is left.
+/// The recency bonus halves after this many days.
 pub const RECENCY_HALF_LIFE_DAYS: f32 = 30.0;
-/// Words nearer in meaning than this stand for each other, the more the nearer.
+/// Minimum similarity at which one word counts as a match for another. The match grows with the similarity.
 const NEAR_WORD: f32 = 0.45;
-/// How near two words of no relation are on average,
+/// Mean similarity of two unrelated words.
 const CHANCE_MEAN: f32 = 0.07;
-/// and how far such likenesses spread.
+/// Standard deviation of the similarity of unrelated words.
 const CHANCE_SPREAD: f32 = 0.11;
-/// A day a question names fades over so many days on both sides.
+/// The bonus for a named day falls to zero over this many days on both sides.
 const DAY_FADES: f32 = 14.0;
-/// Turns on each side that count as one text with a turn for its words.
+/// Number of turns on each side that are scored together with a turn.
 const WORD_REACH: usize = 2;
 
-/// How the score of a document is mixed, which says how relevant it is by itself. They add to 1.
+/// Weights of the relevance score. They add up to 1.
 mod mix {
-    /// Words, in the window of five.
+    /// BM25 in the window of five turns.
     pub(super) const WORDS: f32 = 0.37;
-    /// Meaning, every word of the question alike.
+    /// Semantic similarity, all question words weighted equally.
     pub(super) const MEANING: f32 = 0.03;
-    /// The same in the window of three.
+    /// Semantic similarity in the window of three turns.
     pub(super) const MEANING_WINDOW: f32 = 0.235;
-    /// Words of the question, or near ones, anywhere in the conversation.
+    /// Question words, or words of similar meaning, anywhere in the conversation.
     pub(super) const TOPIC: f32 = 0.215;
-    /// Meaning, rare words of the question more.
+    /// Semantic similarity, question words weighted by rarity.
     pub(super) const MEANING_WEIGHTED: f32 = 0.115;
-    /// Words that are neighbours in the question and here.
+    /// Pairs of words that are neighbours in both the question and the text.
     pub(super) const PAIRS: f32 = 0.035;
 }
 
-/// What is known of a candidate before its neighbours are looked at.
+/// What is computed for a candidate before its neighbours are considered.
 struct Own {
-    /// How often each wanted term stands in it.
+    /// Count of each question term in the document.
     counts: Vec<f32>,
-    /// The likeness of the nearest of its words to each wanted term.
+    /// Highest similarity of any of its words to each question term.
     like: Vec<f32>,
     meaning: f32,
     meaning_weighted: f32,
     words: f32,
-    /// It has a member of a kind that the question asks for.
+    /// The document has a member of a kind that the question asks for.
     member: bool,
 }
 
-/// Candidates with what they share with a question.
+/// Candidates and their features with respect to a question.
 pub(super) struct Seen<'a> {
     index: &'a RecallIndex,
     read: &'a Read,
     candidates: Vec<u32>,
-    /// Of candidates, and of the neighbours of those that are turns.
+    /// Features of the candidates and of the neighbours of candidate turns.
     own: HashMap<u32, Own>,
-    /// By conversation: how near any of its words is to each wanted term.
+    /// By conversation: the highest similarity of any of its words to each question term.
     sessions: HashMap<u32, Vec<f32>>,
     rarity: f32,
 }
@@ -132,22 +132,22 @@ impl<'a> Seen<'a> {
         self.own.insert(number, own);
     }
 
-    /// Of 1: every wanted term once in a text of average length.
+    /// BM25, normalised so that a text of average length with every question term once scores 1.
     fn bm25(&self, counts: &[f32], length: f32) -> f32 {
         let standing = self.read.wanted.iter().zip(counts).filter(|(_, count)| **count > 0.0);
         let worth = standing.map(|(wanted, count)| wanted.rarity * saturate(*count, length, self.read.average_length));
         (worth.sum::<f32>() / self.rarity).min(1.0)
     }
 
-    /// The share of the wanted terms that stand in a text, or that near words stand for.
+    /// The share of question terms that a text contains, exactly or as words of similar meaning.
     fn covered(&self, like: &[f32]) -> f32 {
         let near = |like: f32| ((like - NEAR_WORD) / (1.0 - NEAR_WORD)).max(0.0);
         let sum: f32 = self.read.wanted.iter().zip(like).map(|(wanted, like)| wanted.rarity * near(*like)).sum();
         (sum / self.rarity).min(1.0)
     }
 
-    /// How near the nearest words are to the wanted terms, beyond what so many words are near by chance: the largest of
-    /// `n` likenesses grows with the root of the logarithm of `n`, so a long text has near words to everything.
+    /// Similarity of the nearest words to the question terms, corrected for chance. The maximum of `n` similarities
+    /// grows with the square root of the logarithm of `n`, so a long text has similar words to everything.
     fn max_sim(&self, number: u32) -> f32 {
         let Some(own) = self.own.get(&number) else { return 0.0 };
         let terms = self.index.places[number as usize].terms.len().max(1) as f32;
@@ -157,7 +157,7 @@ impl<'a> Seen<'a> {
         (sum / self.rarity).max(-1.0)
     }
 
-    /// Signs of a document that is no turn of a conversation: its own words and meaning stand for those of a window.
+    /// Signals of a document that is not a conversation turn. Its own words and meaning take the place of a window.
     fn alone(&self, number: u32) -> Signs {
         let mut signs = Signs::default();
         let Some(own) = self.own.get(&number) else { return signs };
@@ -179,7 +179,7 @@ impl<'a> Seen<'a> {
         signs
     }
 
-    /// Signs of a turn.
+    /// Signals of a conversation turn.
     fn turn(&self, number: u32) -> Signs {
         let mut signs = self.alone(number);
         let Some(own) = self.own.get(&number) else { return signs };
@@ -209,7 +209,8 @@ impl<'a> Seen<'a> {
         signs
     }
 
-    /// A person is known best from what they say of themselves; what others say to "you" is mostly about somebody else.
+    /// What people say about themselves is the best evidence about them. What others say to "you" is mostly about
+    /// somebody else.
     fn speaker_signs(&self, signs: &mut Signs, place: &Place, next: Option<u32>) {
         let about = &self.read.about;
         if !about.is_known() {
@@ -222,7 +223,7 @@ impl<'a> Seen<'a> {
         signs[Sign::NextSaidBy] = flag(next.is_some_and(|next| about.is_said_by(next.speaker, next.role)));
     }
 
-    /// Words of a turn and its neighbours, as one text of the average length of one.
+    /// BM25 of a turn with its neighbours, treated as one text of the average length of one turn.
     fn window(&self, number: u32) -> f32 {
         let Some(own) = self.own.get(&number) else { return 0.0 };
         let (before, after) = self.index.neighbours(number, WORD_REACH);
@@ -238,14 +239,14 @@ impl<'a> Seen<'a> {
         self.bm25(&counts, length / texts)
     }
 
-    /// The share of the question's neighbouring terms that are neighbours here too.
+    /// The share of the question's neighbouring term pairs that are neighbours here too.
     fn pairs(&self, place: &Place) -> f32 {
         let pairs = &self.read.pairs;
         let found = pairs.iter().filter(|pair| place.pairs.binary_search(pair).is_ok()).count();
         if pairs.is_empty() { 0.0 } else { found as f32 / pairs.len() as f32 }
     }
 
-    /// The signs of every candidate that is a turn of a conversation, for fitting.
+    /// The signals of every candidate turn, for fitting.
     pub(super) fn turns(&self, now_ms: Option<i64>) -> impl Iterator<Item = (u32, Signs)> {
         let now = now_ms.map(dates::day_of_ms);
         self.candidates.iter().filter(|number| self.is_turn(**number)).map(move |number| {
@@ -260,7 +261,7 @@ impl<'a> Seen<'a> {
         key.kind == Kind::Turn && key.group != NONE
     }
 
-    /// Score, rank and parts of every candidate.
+    /// Score, rank and components of every candidate.
     pub(super) fn weigh(&self, question: &Question<'_>) -> impl Iterator<Item = (f32, f32, u32, Parts)> {
         let weights = question.weights.clone();
         let now = question.now_ms.map(dates::day_of_ms);
@@ -293,7 +294,7 @@ impl<'a> Seen<'a> {
         flag(self.read.preference && prefers)
     }
 
-    /// The share of the question's terms that stand in it word for word; four are enough for all of it.
+    /// The share of question terms that occur exactly; four terms suffice for the full value.
     fn overlap(&self, own: &Own) -> f32 {
         let considered = self.read.wanted.len().clamp(1, 4) as f32;
         let standing = own.counts.iter().filter(|count| **count > 0.0).count() as f32;
@@ -318,7 +319,7 @@ fn relevance(signs: &Signs) -> f32 {
 }
 
 impl Parts {
-    /// What the configured weights add.
+    /// The bonuses by the configured weights.
     fn of(signs: &Signs, weights: &RankingWeights) -> Self {
         Self {
             words: signs[Sign::Words],
@@ -335,8 +336,8 @@ impl Parts {
         }
     }
 
-    /// What the fitted weights add for a turn, in the place of the configured ones. A configured weight that is not the
-    /// usual one scales its group of signs.
+    /// For a turn, the fitted weights replace the configured ones. A configured weight that differs from its default
+    /// scales its group of signals.
     fn take_fitted(&mut self, signs: &Signs, weights: &RankingWeights) {
         let usual = RankingWeights::default();
         let mut groups = [0.0f32; SIGNS];
@@ -369,13 +370,13 @@ fn recency(time_ms: Option<i64>, now: Option<i32>) -> f32 {
     (-age / RECENCY_HALF_LIFE_DAYS).exp2()
 }
 
-/// How near the terms met so far are to each wanted term. A long text has hundreds of terms and there are hundreds of
-/// texts: a row is found by the term's number, without hashing.
+/// Cache of the similarity of each term to the question terms. A candidate can have hundreds of terms and there are
+/// hundreds of candidates, so a row is addressed by term number without hashing.
 struct Likeness<'a> {
     index: &'a RecallIndex,
     read: &'a Read,
-    /// By term: the number of its row, from 1, with [`Self::WANTED`] where the term itself is wanted and [`Self::MEMBER`]
-    /// where it is a member of a kind that is; 0 before it is met.
+    /// By term: the row number, from 1, with the flag [`Self::WANTED`] for a question term and [`Self::MEMBER`] for a
+    /// member of a kind that the question asks for; 0 when the term is not cached yet.
     places: Vec<u32>,
     rows: Vec<f32>,
     met: u32,
@@ -389,7 +390,8 @@ impl<'a> Likeness<'a> {
         Self { index, read, places: Vec::new(), rows: Vec::new(), met: 0 }
     }
 
-    /// How near it is to each, whether it is one of them, and whether it is a member of a kind that is asked for.
+    /// The similarity of a term to each question term, whether it is a question term, and whether it is a member of a
+    /// kind that the question asks for.
     fn of(&mut self, term: u32) -> (&[f32], bool, bool) {
         let at = term as usize;
         if at >= self.places.len() {

@@ -1,4 +1,4 @@
-//! A question, taken apart: its terms, its meaning, its time, and whom it is about.
+//! Parses a question: its terms, vector, time and subject.
 
 use super::{
     Question, RecallIndex,
@@ -15,49 +15,49 @@ use toolyard_text::{
     terms::{self, MEMORIES, Side},
 };
 
-/// Terms of a question at most.
+/// Maximum number of terms of a question.
 const MAX_QUESTION_TERMS: usize = 48;
 
 /// One term of a question.
 pub(super) struct Wanted {
-    /// Its number, if the index has it.
+    /// The number of the term, if the index has it.
     pub(super) term: Option<u32>,
-    /// How rare it is, times how often the question has it.
+    /// Inverse document frequency, multiplied by the count in the question.
     pub(super) rarity: f32,
-    /// For words near in meaning.
+    /// The vector of the term, to match words of similar meaning.
     pub(super) vector: Option<Quantised>,
 }
 
 /// Whom a question is about.
 #[derive(Debug, Default)]
 pub(super) struct About {
-    /// Speakers it names.
+    /// Speakers that the question names.
     pub(super) speakers: Vec<u32>,
-    /// Who speaks as "I" or is spoken to as "you", where it names nobody.
+    /// The role meant by "I" or "you", where the question names nobody.
     pub(super) role: Option<Role>,
 }
 
-/// A question, taken apart.
+/// A parsed question.
 pub(super) struct Read {
     pub(super) wanted: Vec<Wanted>,
-    /// What it means, every word alike,
+    /// Vector of the question, all words weighted equally.
     pub(super) vector: Option<Quantised>,
-    /// and rare words more.
+    /// Vector of the question, words weighted by rarity.
     pub(super) weighted: Option<Quantised>,
-    /// Terms that stand side by side in it.
+    /// Hashes of neighbouring terms.
     pub(super) pairs: Vec<u32>,
     pub(super) time: TimeIntent,
     pub(super) preference: bool,
-    /// What an answer looks like.
+    /// The form of answer that the question asks for.
     pub(super) asks: Asks,
-    /// Terms of members of the kinds it asks for, by number.
+    /// Term numbers of members of the kinds that the question asks for.
     pub(super) members: Vec<u32>,
     pub(super) about: About,
     pub(super) average_length: f32,
 }
 
 impl RecallIndex {
-    /// Takes a question apart.
+    /// Parses a question.
     pub(super) fn read(&self, question: &Question<'_>, admits: &Admits<'_>) -> Read {
         let embedder = StaticEmbedder::shared();
         let about = self.about(question.text, admits);
@@ -68,7 +68,8 @@ impl RecallIndex {
         MEMORIES.terms(question.text, Side::Question, |term, word| {
             let number = self.terms.find(term);
             order.extend(number);
-            // Who is asked about is a sign of its own; among the words it would find whoever talks to them.
+            // The person whom the question is about is a separate signal. As a search word the name would find whoever
+            // talks to that person.
             if self.names_speaker(word, &about.speakers) {
                 return;
             }
@@ -89,7 +90,7 @@ impl RecallIndex {
         let wanted: Vec<Wanted> = wanted.into_iter().map(|(_, wanted)| wanted).collect();
         let kinds = Kinds::of_question(question.text);
         let mut members = Vec::new();
-        // A member that the question names is a word of it like any other.
+        // A member that the question names is treated as an ordinary word.
         kinds.members(|term| members.extend(self.terms.find(term).filter(|number| !order.contains(number))));
         let plain = embedder.embed(if rest.is_empty() { question.text } else { &rest }, None);
         let vector = plain.map(|vector| Quantised::new(&vector));
@@ -107,7 +108,7 @@ impl RecallIndex {
         }
     }
 
-    /// Speakers that a question names, or the role of whoever asks: "I" is the user, "you" is the assistant.
+    /// The speakers that a question names, or the role behind a pronoun: "I" is the user, "you" is the assistant.
     fn about(&self, question: &str, admits: &Admits<'_>) -> About {
         let mut speakers: Vec<u32> = Vec::new();
         let mut unknown: Vec<String> = Vec::new();
@@ -129,7 +130,7 @@ impl RecallIndex {
         speakers.dedup();
         let persons = Persons::of_question(question);
         let role = match persons {
-            // A summary of a conversation is made of what both sides said.
+            // A summary of a conversation needs what both sides said.
             _ if !speakers.is_empty() || asks_summary(question) => None,
             Persons { second: true, first: false } => Some(Role::Assistant),
             Persons { first: true, .. } => Some(Role::User),
@@ -138,12 +139,12 @@ impl RecallIndex {
         About { speakers, role }
     }
 
-    /// Whether a speaker has said anything that may be answered.
+    /// Whether the filter admits anything that a speaker said.
     fn is_heard(&self, speaker: u32, admits: &Admits<'_>) -> bool {
         self.speaker_owners.get(speaker as usize).is_some_and(|owners| owners.iter().any(|o| admits.admits_owner(*o)))
     }
 
-    /// Whether a word stands in nothing that may be answered.
+    /// Whether a word occurs in no document that the filter admits.
     fn is_unsaid(&self, word: &str, admits: &Admits<'_>) -> bool {
         let mut unsaid = !stopwords::is_talk(word);
         MEMORIES.terms(word, Side::Question, |term, _| {
@@ -162,7 +163,7 @@ impl RecallIndex {
 }
 
 impl About {
-    /// Whether a turn is said by whom the question is about.
+    /// Whether a turn was said by the person whom the question is about.
     pub(super) fn is_said_by(&self, speaker: u32, role: Option<Role>) -> bool {
         match self.role {
             Some(wanted) => role == Some(wanted),
@@ -170,13 +171,13 @@ impl About {
         }
     }
 
-    /// Whether it is about somebody at all.
+    /// Whether the question is about a known person.
     pub(super) fn is_known(&self) -> bool {
         self.role.is_some() || !self.speakers.is_empty()
     }
 }
 
-/// The vector of a question in which rare words count more.
+/// The vector of a question, with words weighted by rarity.
 fn weighted(wanted: &[Wanted]) -> Option<Quantised> {
     let mut sum = [0.0f32; DIMENSIONS];
     for (rarity, vector) in wanted.iter().filter_map(|one| Some((one.rarity, one.vector.as_ref()?))) {
@@ -196,7 +197,7 @@ fn asks_summary(question: &str) -> bool {
     found
 }
 
-/// Whether a question is about what somebody likes or is used to.
+/// Whether a question is about somebody's preferences or habits.
 fn asks_preference(question: &str) -> bool {
     /// Sorted.
     const WORDS: [&str; 24] = [

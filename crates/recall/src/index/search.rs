@@ -1,23 +1,24 @@
-//! From a question to candidates, and from candidates to answers.
+//! Selects candidates for a question and ranks them.
 //!
-//! Candidates are the best by words and the best by meaning, with their neighbours in a conversation: an answer often
-//! shares nothing with the question but stands beside what does. Only candidates are weighed in full.
+//! Candidates are the best documents by words and the best by meaning, plus their neighbours in a conversation: an
+//! answer often shares nothing with the question but stands next to a turn that does. Only candidates are scored in
+//! full.
 
 use super::{Hit, Kind, Parts, Question, RecallIndex, admit::Admits, rank::Seen, read::Read, signs::Signs};
 
-/// Candidates by words.
+/// Number of candidates by words.
 const BY_WORDS: usize = 320;
-/// Candidates by meaning.
+/// Number of candidates by meaning.
 const BY_MEANING: usize = 128;
-/// Neighbours on each side that become candidates too.
+/// Number of neighbours on each side that become candidates too.
 const NEIGHBOURS: usize = 2;
-/// How soon more of the same word stops counting.
+/// BM25's term saturation parameter.
 const K1: f32 = 1.2;
-/// How much long texts are marked down.
+/// BM25's length normalisation parameter.
 const B: f32 = 0.5;
 
 impl RecallIndex {
-    /// The best answers, best first.
+    /// The best hits, best first.
     pub fn search(&self, question: &Question<'_>) -> Vec<Hit> {
         if self.is_empty() || question.limit == 0 {
             return Vec::new();
@@ -33,7 +34,7 @@ impl RecallIndex {
         hits.into_iter().map(|(score, rank, number, parts)| self.hit(number, score, rank, parts)).collect()
     }
 
-    /// The turns that a question would be answered from, each with its signs: what the weights are fitted on.
+    /// The candidate turns of a question with their signals, on which the weights are fitted.
     pub fn signs(&self, question: &Question<'_>) -> Vec<(&str, Signs)> {
         let admits = Admits::new(self, &question.filter);
         let read = self.read(question, &admits);
@@ -55,7 +56,7 @@ impl RecallIndex {
         }
     }
 
-    /// Numbers of candidates, in order.
+    /// Document numbers of the candidates, in order.
     fn candidates(&self, read: &Read, admits: &Admits<'_>) -> Vec<u32> {
         let may = |number: u32| admits.admits(number, &self.keys[number as usize]);
         let mut all = self.by_words(read, admits);
@@ -97,8 +98,8 @@ impl RecallIndex {
     }
 }
 
-/// What a count of a term is worth in a text of a length: BM25's part without the rarity; 1 for one in a text of
-/// average length.
+/// BM25's weight of a term count without the inverse document frequency; 1 for a single occurrence in a text of average
+/// length.
 pub(super) fn saturate(count: f32, length: f32, average: f32) -> f32 {
     count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length / average))
 }

@@ -1,27 +1,28 @@
-//! What an answer must look like: a question for a name, a number, a reason or a person is answered by a turn that has one.
+//! The form of an answer: a question for a name, a number, a reason or a person is answered by a turn that contains
+//! one.
 
 use super::kinds::Kinds;
 use toolyard_text::terms;
 
-/// More names in one text say nothing more.
+/// Names in a text are counted up to this number.
 const MOST_NAMES: u8 = 3;
-/// How much a reason counts beside a name or a number: most texts that give one do not answer the question.
+/// Weight of a reason relative to a name or a number. Most texts that give a reason do not answer the question.
 const REASON: f32 = 0.6;
 
-/// What a text has that answers look like.
+/// What a text contains that answers may need.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Words with a capital inside a sentence, at most [`MOST_NAMES`].
+    /// Number of capitalised words inside sentences, at most [`MOST_NAMES`].
     names: u8,
-    /// Something in quotation marks: a title.
+    /// The text contains quotation marks, as around a title.
     quotes: bool,
     numbers: bool,
     reasons: bool,
-    /// A relative, a friend, a colleague.
+    /// The text mentions a relative, a friend or a colleague.
     persons: bool,
 }
 
-/// What a question asks for.
+/// The forms of answer that a question asks for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Asks {
     name: bool,
@@ -31,21 +32,21 @@ pub(super) struct Asks {
 }
 
 impl Shape {
-    /// Of a text whose words are still to be [read](Self::read). `is_speaker` says of a folded word whether a speaker is called
-    /// so: whoever is spoken to is named in passing.
+    /// The shape of a text before its words are [read](Self::read). `is_speaker` tells whether a folded word is a
+    /// speaker's name; such a name usually only addresses the person.
     pub(super) fn of_writing(text: &str, is_speaker: impl Fn(&str) -> bool) -> Self {
         let numbers = text.bytes().any(|byte| byte.is_ascii_digit());
         Self { names: names(text, is_speaker), quotes: has_quotation(text), numbers, ..Self::default() }
     }
 
-    /// Takes one more folded word into account, and the one before it.
+    /// Adds one folded word; `before` is the previous word.
     pub(super) fn read(&mut self, word: &str, before: &str) {
         self.numbers |= NUMBERS.binary_search(&word).is_ok();
         self.persons |= PERSONS.binary_search(&word).is_ok();
         self.reasons |= REASONS.binary_search(&word).is_ok() || REASON_PAIRS.contains(&(before, word));
     }
 
-    /// How much of what a question asks for a text has, 0 to 1.
+    /// How much of what a question asks for the text contains, 0 to 1.
     pub(super) fn answers(self, asks: Asks) -> f32 {
         let has = |asked: bool, has: bool| if asked && has { 1.0 } else { 0.0 };
         let names = f32::from(self.names) / f32::from(MOST_NAMES);
@@ -56,7 +57,7 @@ impl Shape {
 }
 
 impl Asks {
-    /// Of a question that asks for these kinds of things.
+    /// The forms of answer that a question asks for; `kinds` are the kinds it mentions.
     pub(super) fn of(question: &str, kinds: Kinds) -> Self {
         let mut asks = Self::default();
         let mut before = String::new();
@@ -78,7 +79,7 @@ impl Asks {
     }
 }
 
-/// Words with a capital that do not begin a sentence and are neither "I" nor a speaker's name.
+/// Number of capitalised words that neither start a sentence nor are "I" or a speaker's name.
 fn names(text: &str, is_speaker: impl Fn(&str) -> bool) -> u8 {
     let mut found = 0;
     let mut begins = true;
@@ -97,13 +98,13 @@ fn names(text: &str, is_speaker: impl Fn(&str) -> bool) -> u8 {
     found
 }
 
-/// Whether something longer than a character stands in quotation marks.
+/// Whether more than one character stands in quotation marks.
 fn has_quotation(text: &str) -> bool {
     let Some((_, rest)) = text.split_once(['"', '“']) else { return false };
     rest.find(['"', '”']).is_some_and(|end| rest[..end].chars().nth(1).is_some())
 }
 
-/// Words with a capital in the middle of a message that are no names. Sorted.
+/// Words that are capitalised inside a message but are not names. Sorted.
 const INTERJECTIONS: [&str; 12] =
     ["ah", "great", "hello", "hey", "hi", "no", "oh", "ok", "thanks", "wow", "yeah", "yes"];
 /// Sorted.
@@ -113,7 +114,7 @@ const NUMBERS: [&str; 20] = [
 ];
 /// Sorted.
 const REASONS: [&str; 8] = ["because", "decided", "helps", "inspired", "motivated", "reason", "since", "why"];
-/// Two words that lead to a reason.
+/// Pairs of words that introduce a reason.
 const REASON_PAIRS: [(&str, &str); 6] =
     [("so", "that"), ("wanted", "to"), ("want", "to"), ("to", "help"), ("makes", "me"), ("made", "me")];
 /// Sorted.

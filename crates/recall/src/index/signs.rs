@@ -1,61 +1,62 @@
-//! What speaks for a turn of a conversation, as numbers: the signs that [`super::fitted`] weighs.
+//! The signals of a conversation turn that [`super::fitted`] weights.
 
-/// One sign. Which numbers it has is said beside it; all are made so that they mean the same for every question.
+/// One signal. Its range is stated with each variant; every signal is scaled so that it is comparable between
+/// questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Sign {
-    /// Words of the question in the turn, as BM25 counts: 0 to 1.
+    /// BM25 of the question's words in the turn: 0 to 1.
     Words,
-    /// The same with two turns on each side.
+    /// BM25 over the turn and two turns on each side.
     Window5,
-    /// Words of the question in the turn before.
+    /// BM25 of the question's words in the previous turn.
     Before,
-    /// The share of the question's different terms that stand in the turn; four are enough for all of it.
+    /// The share of the question's distinct terms that occur in the turn; four terms suffice for the full value.
     Overlap,
-    /// The share of the question's neighbouring terms that are neighbours in the turn.
+    /// The share of the question's neighbouring term pairs that are neighbours in the turn.
     Pairs,
-    /// Likeness of meaning, every word of the question alike: -1 to 1.
+    /// Semantic similarity, all question words weighted equally: -1 to 1.
     Meaning,
-    /// The same, with one turn on each side.
+    /// Semantic similarity with one turn on each side.
     MeaningWindow,
-    /// Likeness of meaning, rare words of the question more.
+    /// Semantic similarity, question words weighted by rarity.
     MeaningWeighted,
-    /// Words of the question, or words near them, in the turn: 0 to 1.
+    /// The share of question words that occur in the turn, exactly or as words of similar meaning: 0 to 1.
     Near,
-    /// How near the nearest words are, beyond what a text of its length has by chance.
+    /// Similarity of the nearest words, corrected for what a text of this length reaches by chance.
     MaxSim,
-    /// The same of the turns on each side.
+    /// [`Sign::MaxSim`] of the turns on each side.
     MaxSimBeside,
-    /// The turn before asks for what the question asks.
+    /// The previous turn asks what the question asks.
     Answers,
-    /// Words of the question, or words near them, anywhere in the session.
+    /// The share of question words, or words of similar meaning, that occur anywhere in the session.
     Topic,
-    /// The question asks when, and the turn tells.
+    /// The question asks when, and the turn says when.
     When,
-    /// The question asks for what somebody likes, and the turn says so.
+    /// The question asks for a preference, and the turn states one.
     Preference,
-    /// The turn is about a day the question names.
+    /// The turn is about a day that the question names.
     Day,
     /// The turn is recent.
     Recency,
-    /// It is said by whom the question is about.
+    /// The turn was said by the person whom the question is about.
     SaidBy,
-    /// The same, and in the first person.
+    /// [`Sign::SaidBy`], and the turn is in the first person.
     SaidByFirst,
-    /// It is said by somebody else, to "you".
+    /// The turn was said by somebody else and addresses "you".
     ToldSecond,
-    /// The next turn is said by whom the question is about.
+    /// The next turn was said by the person whom the question is about.
     NextSaidBy,
-    /// The question asks for a name, a number, a reason or a person, and the turn has one: 0 to 1.
+    /// The question asks for a name, a number, a reason or a person, and the turn contains one: 0 to 1.
     Shape,
-    /// The question asks for a kind of things (a sport, a city), and the turn has a member of it.
+    /// The question asks for a kind of thing (a sport, a city), and the turn has a member of it.
     Kind,
 }
 
-/// How many signs there are.
+/// Number of signals.
 pub const SIGNS: usize = Sign::Kind as usize + 1;
 
-/// The signs of one turn.
+/// The signals of one turn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Signs(pub [f32; SIGNS]);
 

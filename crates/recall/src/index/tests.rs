@@ -1,4 +1,4 @@
-//! What the index promises, on small collections.
+//! Behaviour of the index on small collections.
 
 use super::*;
 use proptest::prelude::*;

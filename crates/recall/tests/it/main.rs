@@ -1,6 +1,6 @@
-//! Recall on a small labelled set, made for this test: two conversations of 72 turns each, with 35 questions whose
-//! evidence is known. Most turns are small talk. The large set, which is not shipped, is measured by
-//! `toolyard-bench memory-quality`.
+//! Recall on a small labelled data set made for this test: two conversations of 72 turns each, with 35 questions whose
+//! evidence is known. Most turns are small talk. `toolyard-bench memory-quality` measures the large data set, which is
+//! not shipped.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ fn most_evidence_is_among_the_first_turns_recalled() {
     let all = &report.recall.all;
     assert_eq!((turns.len(), all.questions), (144, 35), "{report:?}");
     assert!(all.recall5 >= 0.86 && all.recall10 >= 0.91 && all.recall20 >= 0.95 && all.mrr >= 0.88, "{all:?}");
-    // No single conversation carries the others.
+    // Each conversation must reach the thresholds by itself, so that one cannot hide the other.
     for name in CONVERSATIONS {
         let own: Vec<Asked> = questions.iter().filter(|asked| asked.conv == name).cloned().collect();
         let scores = evaluate(&turns, &own).recall.all;

@@ -2,9 +2,7 @@
 //! OpenClaw's clients use the `approval.*`, `plugin.approval.*` and `exec.approval.*` methods instead.
 
 use super::{Asker, question::DecisionWord, show};
-use crate::{
-    Call, Handle, Lane, MethodError, Object, Service, Terms, express::promptly, methods, registry, service::blocking,
-};
+use crate::{Call, Handle, Lane, MethodError, Service, Terms, express::promptly, methods, registry, service::blocking};
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -90,7 +88,7 @@ pub struct Question {
     /// The tool; `plans.run` for a plan.
     pub tool: String,
     /// The arguments with secrets hidden and long values shortened; the plan, for a plan.
-    pub args: Object,
+    pub args: crate::Object,
     /// Set if some of the arguments are too long to be shown whole.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub args_cut: bool,

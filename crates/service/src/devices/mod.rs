@@ -10,6 +10,7 @@ pub use shown::{DevicesAnswer, PendingDevice, ShownDevice, ShownToken};
 pub(crate) use shown::{PairingNews, PairingOutcome};
 pub use signature::{Disbelief, Signed};
 
+use crate::console::ConsoleDevice;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -64,6 +65,9 @@ pub struct Device {
     /// What the token alone may be used for, when it was rotated for less than the device was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub narrowed: Option<Vec<String>>,
+    /// What makes it a person's browser.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub console: Option<ConsoleDevice>,
 }
 
 impl Device {
@@ -107,6 +111,8 @@ pub(crate) enum DeviceEvent {
     Requested(Box<PairingRequest>),
     /// An operator decided.
     Resolved { request_id: String, device_id: String, decision: &'static str },
+    /// A browser was paired.
+    Paired { device_id: String },
     /// A token is worth nothing from now on.
     Revoked { device_id: String },
 }
@@ -233,6 +239,25 @@ impl Devices {
         let bytes = serde_json::to_vec(device).map_err(|e| StoreError::failed(e.to_string()))?;
         let position = self.store.put(DEVICES, &device.device_id, bytes, None)?;
         self.store.durable(position).await
+    }
+
+    /// Lets a person's browser in, with exactly what its code gives.
+    pub(crate) async fn pair_console(&self, device: &Device) -> Result<(), StoreError> {
+        let _held = self.changing.lock().await;
+        self.save(device).await?;
+        self.tell(DeviceEvent::Paired { device_id: device.device_id.clone() });
+        Ok(())
+    }
+
+    /// Notes when a browser was connected.
+    pub(crate) async fn seen_console(&self, device_id: &str, now_ms: i64) -> Result<(), StoreError> {
+        let _held = self.changing.lock().await;
+        let Some(mut device) = self.get(device_id)? else { return Ok(()) };
+        if let Some(console) = &mut device.console {
+            console.seen_at_ms = Some(now_ms);
+            self.save(&device).await?;
+        }
+        Ok(())
     }
 
     /// Notes that a device wants in. The same device asking again keeps its request.
@@ -374,12 +399,18 @@ pub fn same_secret(a: &str, b: &str) -> bool {
 
 fn fresh_secret() -> Result<[u8; 32], StoreError> {
     let mut bytes = [0u8; 32];
+    fill_random(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Fills bytes from the system's source of randomness.
+pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), StoreError> {
     let mut filled = 0;
     while filled < bytes.len() {
         filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())
             .map_err(|e| StoreError::failed(format!("the system has no randomness: {e}")))?;
     }
-    Ok(bytes)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -404,6 +435,7 @@ mod tests {
             issued_at_ms: 1,
             generation: 0,
             narrowed: None,
+            console: None,
         };
         let paired = devices.pair(device.clone()).await.unwrap();
         let token = devices.token(&paired).unwrap();

@@ -1,6 +1,7 @@
 //! Devices and pairing requests as doors show them.
 
 use super::{Device, PairingRequest};
+use crate::console::PairedBrowser;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +44,9 @@ pub struct ShownDevice {
     pub issued_at_ms: i64,
     /// Its tokens, without their secrets.
     pub tokens: Vec<ShownToken>,
+    /// What makes it a person's browser.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub console: Option<PairedBrowser>,
 }
 
 /// A device's token, without its secret.
@@ -68,6 +72,7 @@ impl From<Device> for ShownDevice {
             rotated_at_ms: device.issued_at_ms,
         };
         Self {
+            console: Self::console_of(&device),
             device_id: device.device_id,
             public_key: device.public_key,
             client_id: device.client_id,

@@ -4,7 +4,7 @@ use super::{
     LastHeard, lock,
     outbox::{Outbox, Outgoing},
 };
-use crate::Object;
+use crate::{Object, Terms, console::Rights};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -93,6 +93,8 @@ pub struct Admitted {
     pub address: IpAddr,
     /// What it can do, where it is a node.
     pub node: Option<Box<NodeSurface>>,
+    /// What it may do as a person's browser; absent at the WebSocket door.
+    pub console: Option<Rights>,
 }
 
 /// One client that is in; what the handshake found out about it is read through `Deref`.
@@ -126,14 +128,15 @@ impl Deref for Connection {
 impl Connection {
     pub(super) fn new(admitted: Admitted, heard: LastHeard, stop: CancellationToken) -> (Self, Outgoing) {
         let (outbox, outgoing) = Outbox::new();
-        let principal = admitted.device.as_ref().map_or_else(|| "operator".to_owned(), |d| format!("device:{d}"));
+        let kind = if admitted.console.is_some() { "console" } else { "device" };
+        let principal = admitted.device.as_ref().map_or_else(|| "operator".to_owned(), |d| format!("{kind}:{d}"));
         let standing = Arc::new(Caller {
-            door: Door::Gateway,
+            door: if admitted.console.is_some() { Door::Console } else { Door::Gateway },
             principal: principal.clone(),
             agent: "main".to_owned(),
             session: None,
             scopes: admitted.scopes.clone(),
-            is_person: false,
+            is_person: admitted.console.is_some_and(Rights::is_person),
         });
         let connection = Self {
             stop,
@@ -183,11 +186,23 @@ impl Connection {
         authority::decide(&self.standing, demand)
     }
 
+    /// Whether it is a person's browser.
+    pub fn is_console(&self) -> bool {
+        self.console.is_some()
+    }
+
+    /// Whether the door of this connection carries a method. A person's browser is carried what the local socket carries
+    /// as well; what its device may do is decided by the method's demand.
+    pub fn carries(&self, terms: &Terms) -> bool {
+        terms.is_on_gateway() || self.is_console()
+    }
+
     /// Whether this client shows approvals of a kind and may decide them.
     pub(crate) fn shows_approvals(&self, kind: &str) -> bool {
         self.role == "operator"
             && self.has("operator.approvals")
-            && (APPROVER_CLIENTS.contains(&self.client.id.as_str())
+            && (self.is_console()
+                || APPROVER_CLIENTS.contains(&self.client.id.as_str())
                 || self.caps.iter().any(|cap| {
                     cap == "approvals"
                         || (cap == "exec-approvals" && kind == "exec")

@@ -22,7 +22,7 @@ pub use questions::Unanswered;
 
 pub use crate::settings::MAX_BUFFERED_BYTES;
 
-use crate::{HubSettings, Service, bridge::Bridge, health::HealthCache, metrics::Metrics, pulse::Pulse};
+use crate::{HubSettings, Service, bridge::Bridge, console::Feed, health::HealthCache, metrics::Metrics, pulse::Pulse};
 use jiff::Timestamp;
 use std::{
     collections::HashMap,
@@ -59,10 +59,11 @@ pub(crate) struct Inner {
     pub(crate) metrics: Metrics,
     pub(crate) pulse: Pulse,
     pub(crate) health: HealthCache,
-    instance_id: String,
+    pub(crate) instance_id: String,
     pub(crate) stop: CancellationToken,
     pub(crate) bridge: Bridge,
     pub(crate) questions: Questions,
+    pub(crate) feed: Feed,
     offers: Offers,
     connections: RwLock<HashMap<String, Arc<Connection>>>,
     presence_version: AtomicU64,
@@ -80,6 +81,7 @@ impl Hub {
             instance_id: uuid::Uuid::now_v7().to_string(),
             bridge: Bridge::new(settings.bridge_buffer),
             questions: Questions::default(),
+            feed: Feed::default(),
             offers: Offers::default(),
             connections: RwLock::default(),
             presence_version: AtomicU64::new(1),

@@ -161,6 +161,8 @@ impl Hub {
                     let payload = PairingOutcome { request_id, device_id, decision, ts };
                     self.broadcast(EventBody::new("device.pair.resolved", &payload), |c| c.has("operator.pairing"));
                 }
+                // Only the console shows it, in its feed.
+                Ok(DeviceEvent::Paired { .. }) => {}
                 Ok(DeviceEvent::Revoked { device_id }) => {
                     for connection in self.read_connections().values() {
                         if connection.device.as_deref() == Some(device_id.as_str()) {

@@ -1,7 +1,7 @@
-//! What a text says about time: days and stretches of days, by name ("8 May 2023"), relative to a day ("yesterday",
-//! "two weeks ago", "last summer"), in English and in Chinese characters.
+//! Recognises dates in text: days and day ranges that are named ("8 May 2023") or relative to a reference day
+//! ("yesterday", "two weeks ago", "last summer"), in English and in Chinese characters.
 //!
-//! A word that only makes sense relative to a day is left out when no day is given.
+//! Relative expressions are ignored when no reference day is given.
 
 mod reader;
 
@@ -9,27 +9,27 @@ use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
 use reader::{spans_of, tokenize};
 use serde::{Deserialize, Serialize};
 
-/// A stretch of days, both ends included, as days since 1970-01-01.
+/// A range of days, both ends included, as days since 1970-01-01.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DaySpan {
-    /// First day.
+    /// First day of the range.
     pub from: i32,
-    /// Last day.
+    /// Last day of the range.
     pub to: i32,
 }
 
 impl DaySpan {
-    /// Of two dates.
+    /// Creates the range between two dates.
     pub fn new(from: Date, to: Date) -> Self {
         Self { from: day_number(from), to: day_number(to) }
     }
 
-    /// How many days it has.
+    /// Number of days in the range.
     pub fn days(&self) -> i32 {
         self.to.saturating_sub(self.from).saturating_add(1)
     }
 
-    /// How many days lie between two stretches; 0 when they touch or overlap.
+    /// Number of days between two ranges; 0 when they touch or overlap.
     pub fn distance(&self, other: &Self) -> i32 {
         self.from.saturating_sub(other.to).max(other.from.saturating_sub(self.to)).max(0)
     }
@@ -45,12 +45,12 @@ impl DaySpan {
     }
 }
 
-/// Days since 1970-01-01.
+/// The number of days from 1970-01-01 to a date.
 pub fn day_number(date: Date) -> i32 {
     EPOCH.until(date).map_or(0, |span| span.get_days())
 }
 
-/// The date of a number of days since 1970-01-01.
+/// The date that lies a number of days after 1970-01-01.
 pub fn date_of(day: i32) -> Date {
     EPOCH.checked_add(day.days()).unwrap_or(EPOCH)
 }
@@ -67,23 +67,23 @@ pub fn date_of_ms(time_ms: i64) -> Date {
 
 const EPOCH: Date = Date::constant(1970, 1, 1);
 const DAY_MS: i64 = 86_400_000;
-/// Years that are taken for years when they stand alone.
+/// A number on its own is read as a year only within this range.
 const YEARS: std::ops::RangeInclusive<i16> = 1900..=2100;
-/// At most this many stretches are taken from one text.
+/// Maximum number of day ranges read from one text.
 const MAX_SPANS: usize = 16;
 
-/// What a question wants to know about time.
+/// What a question asks about time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TimeIntent {
-    /// It asks when something was or is.
+    /// The question asks when something happened or will happen.
     pub asks_when: bool,
-    /// It speaks about time at all.
+    /// The question mentions time in any way.
     pub temporal: bool,
-    /// The days it names.
+    /// The day ranges that the question names.
     pub spans: Vec<DaySpan>,
 }
 
-/// Reads a question; `today` is what "last week" is relative to.
+/// Analyses a question. Relative expressions such as "last week" are resolved against `today`.
 pub fn intent(question: &str, today: Option<Date>) -> TimeIntent {
     let tokens = tokenize(question);
     let words: Vec<&str> = tokens.iter().map(|token| token.text.as_str()).collect();
@@ -107,12 +107,13 @@ pub fn intent(question: &str, today: Option<Date>) -> TimeIntent {
     TimeIntent { asks_when, temporal, spans }
 }
 
-/// The stretches of days that a text names; `written` is the day it was written, for what is relative to it.
+/// The day ranges that a text names. Relative expressions are resolved against `written`, the day the text was written.
 pub fn spans(text: &str, written: Option<Date>) -> Vec<DaySpan> {
     spans_of(&tokenize(text), written)
 }
 
-/// Whether a text says when something was or will be, with or without a date: what an answer to "when" looks like.
+/// Whether a text says when something happened or will happen, with or without a date. Such a text can answer a "when"
+/// question.
 pub fn tells_when(text: &str) -> bool {
     !spans(text, Some(Date::constant(2020, 6, 15))).is_empty()
 }

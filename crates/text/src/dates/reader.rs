@@ -1,4 +1,4 @@
-//! From words to stretches of days.
+//! Parses words into day ranges.
 
 use super::{DaySpan, MAX_SPANS, YEARS, day_number};
 use jiff::{
@@ -9,16 +9,16 @@ use jiff::{
 pub(super) struct Token {
     pub(super) text: String,
     number: Option<i32>,
-    /// The one sign between this word and the one before it, where nothing else stands there.
+    /// The character between this token and the previous one, if there is exactly one.
     joint: Option<char>,
 }
 
-/// The words of a text, while they are read.
+/// Tokenizer state.
 #[derive(Default)]
 struct Words {
     tokens: Vec<Token>,
     current: String,
-    /// What stands between the last word and the current one: how many signs, and the last of them.
+    /// The characters between the previous word and the current one: their count, and the last of them.
     gap: (usize, char),
 }
 
@@ -47,7 +47,7 @@ pub(super) fn tokenize(text: &str) -> Vec<Token> {
             continue;
         }
         if crate::scripts::is_unspaced(c) {
-            // Every character alone: dates in Chinese and Japanese are read sign by sign.
+            // Each character is its own token, because dates in Chinese and Japanese are parsed character by character.
             words.end();
             words.current.push(c);
             words.end();
@@ -121,7 +121,7 @@ fn weekday_of(text: &str) -> Option<Weekday> {
     })
 }
 
-/// First and last month of a season, on the northern half of the earth.
+/// First and last month of a season in the northern hemisphere.
 fn season_of(text: &str) -> Option<(i8, i8)> {
     Some(match text {
         "spring" => (3, 5),
@@ -157,7 +157,8 @@ struct Reader<'a> {
     day: Option<Date>,
 }
 
-/// A stretch (`None`: words about time that name no day here) and how many tokens it took.
+/// A parsed day range and the number of tokens it used. The range is `None` when the words are about time but name no
+/// day, for example because there is no reference day.
 type Found = Option<(Option<DaySpan>, usize)>;
 
 impl Reader<'_> {
@@ -216,7 +217,7 @@ impl Reader<'_> {
         Some((span, total))
     }
 
-    /// Dates by name or number.
+    /// Calendar dates, by name or by number.
     fn calendar(&self, at: usize) -> Found {
         // 2023-05-08
         if let (Some(year), Some(month), Some(day)) = (self.year(at), self.plain(at + 1), self.plain(at + 2))
@@ -263,7 +264,7 @@ impl Reader<'_> {
             }
             return None;
         }
-        // a year alone, where words before it say that it is one
+        // A year alone counts only after a preposition or adverb that marks it as a year.
         if let Some(year) = self.year(at) {
             let before = at.checked_sub(1).map_or("", |before| self.word(before));
             if matches!(
@@ -276,8 +277,9 @@ impl Reader<'_> {
         None
     }
 
-    /// 29.12.2023, 29/12/2023, 12/29/23: three numbers with the same sign between them, the year last. With dots and
-    /// hyphens the day comes first, with slashes the month, unless it can be no month.
+    /// Numeric dates such as 29.12.2023, 29/12/2023 and 12/29/23: three numbers with the same separator and the year
+    /// last. With dots and hyphens the day comes first. With slashes the month comes first, unless that number is
+    /// greater than 12.
     fn numeric(&self, at: usize) -> Option<Date> {
         let joint = self.tokens.get(at + 1)?.joint.filter(|joint| matches!(joint, '.' | '/' | '-'))?;
         if self.tokens.get(at + 2)?.joint != Some(joint) {
@@ -285,7 +287,7 @@ impl Reader<'_> {
         }
         let (first, second, year) = (self.plain(at)?, self.plain(at + 1)?, self.plain(at + 2)?);
         let year = match self.word(at + 2).len() {
-            // Numbers of versions have parts of one digit more often than dates have.
+            // A two-digit year needs a two-digit day and month: one-digit parts usually mean a version number.
             2 if self.word(at).len() == 2 && self.word(at + 1).len() == 2 => 2000 + year,
             4 => Some(year).filter(|year| YEARS.contains(year))?,
             _ => return None,
@@ -305,7 +307,7 @@ impl Reader<'_> {
         Some((date.map(|date| DaySpan::new(date, date)), used))
     }
 
-    /// Words that are relative to the day.
+    /// Expressions relative to the reference day.
     fn relative(&self, at: usize) -> Found {
         let day = self.day;
         let single =
@@ -471,7 +473,7 @@ fn shift(day: Date, unit: &str, count: i32) -> Option<Date> {
     day.checked_add(span).ok()
 }
 
-/// What people mean by "two weeks ago": about that day.
+/// "Two weeks ago" means approximately that day, so the range grows with the unit.
 fn around(day: Date, unit: &str) -> DaySpan {
     let give = match unit {
         "day" => 0,
@@ -484,12 +486,12 @@ fn around(day: Date, unit: &str) -> DaySpan {
     DaySpan { from: number - give, to: number + give }
 }
 
-/// The year of the month nearest to a day, or of the next one to come.
+/// The year of the named month that is nearest to the reference day, or of the next such month.
 fn year_near(day: Date, month: i8, next: bool) -> i16 {
     let ahead = i32::from(month) - i32::from(day.month());
     match ahead {
         _ if next => day.year() + i16::from(ahead <= 0),
-        // People speak of the past more often than of what is more than a season away.
+        // People refer to the past more often than to a month more than a season ahead.
         4.. => day.year() - 1,
         ..=-9 => day.year() + 1,
         _ => day.year(),
@@ -510,7 +512,7 @@ fn season_span(year: i16, first: i8, last: i8) -> Option<DaySpan> {
     Some(DaySpan::new(Date::new(year, first, 1).ok()?, Date::new(end_year, last, 1).ok()?.last_of_month()))
 }
 
-/// Monday to Sunday, so many weeks from the day's own.
+/// Monday to Sunday of the week that is `step` weeks from the week of `day`.
 fn week_span(day: Date, step: i32) -> Option<DaySpan> {
     let monday = day.checked_sub(i32::from(day.weekday().to_monday_zero_offset()).days()).ok()?;
     let from = shift(monday, "week", step)?;

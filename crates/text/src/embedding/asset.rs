@@ -1,9 +1,11 @@
-//! The table as it lies in the program's file, cut into its parts at compile time: a damaged asset does not build.
+//! The embedding table, compiled into the program and split into its parts at compile time. A damaged asset fails the
+//! build.
 //!
-//! Layout, little endian: 8 bytes of magic; rows, dimensions and bytes of the vocabulary as u32; a scale for each row
-//! as f32; the vocabulary, each piece with a newline after it, in the order of the rows; the rows in 8 bits.
+//! Layout, little endian: 8 bytes of magic; the number of rows, the number of dimensions and the size of the vocabulary
+//! in bytes, each as u32; one f32 scale per row; the vocabulary, one piece per line, in row order; the rows as 8-bit
+//! values.
 
-/// Numbers in a vector.
+/// Number of dimensions of a vector.
 pub const DIMENSIONS: usize = 256;
 
 static BYTES: &[u8] = include_bytes!("../../assets/minilm-static.bin");
@@ -23,7 +25,7 @@ pub(crate) struct Asset {
 pub(crate) static ASSET: Asset = Asset::cut(BYTES);
 
 impl Asset {
-    /// Runs when the crate is compiled: what fails here is an error of the build, never of a running program.
+    /// Evaluated at compile time: a failed check is a build error, never a run-time error.
     const fn cut(bytes: &'static [u8]) -> Self {
         let (header, rest) = bytes.split_at(HEADER);
         let mut i = 0;
@@ -40,14 +42,14 @@ impl Asset {
         Self { scales, vocabulary, values }
     }
 
-    /// The 8-bit values of a row and what one of their units is worth.
+    /// The 8-bit values of a row and their scale.
     pub(crate) fn row(&self, row: u16) -> (&'static [u8], f32) {
         let row = usize::from(row);
         let scale = self.scales.as_chunks::<4>().0.get(row).map_or(0.0, |bytes| f32::from_le_bytes(*bytes));
         (self.values.get(row * DIMENSIONS..(row + 1) * DIMENSIONS).unwrap_or_default(), scale)
     }
 
-    /// How many pieces the table has.
+    /// Number of word pieces in the table.
     pub(crate) fn rows(&self) -> usize {
         self.scales.len() / 4
     }

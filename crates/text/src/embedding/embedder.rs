@@ -1,4 +1,4 @@
-//! [`StaticEmbedder`]: from text to vector.
+//! [`StaticEmbedder`] turns a text into a vector.
 
 use super::{
     asset::{ASSET, DIMENSIONS},
@@ -8,22 +8,23 @@ use super::{
 };
 use std::sync::LazyLock;
 
-/// A text's vector: unit length.
+/// The vector of a text, normalised to unit length.
 pub type Vector = [f32; DIMENSIONS];
 
-/// Which table this build carries. Vectors made with another one cannot be compared: make them anew.
+/// Identifies the embedding table of this build. Vectors from different tables cannot be compared and must be computed
+/// again.
 pub const MODEL_ID: &str = "toolyard-static-minilm-256/2";
 
 static SHARED: LazyLock<StaticEmbedder> = LazyLock::new(StaticEmbedder::new);
 
-/// The embedding that is part of the program.
+/// The built-in static embedding.
 #[derive(Debug)]
 pub struct StaticEmbedder {
     vocabulary: Vocabulary,
 }
 
 impl StaticEmbedder {
-    /// The one embedder of this process; made at the first call, in about a millisecond.
+    /// The process-wide embedder. The first call creates it in about a millisecond.
     pub fn shared() -> &'static Self {
         &SHARED
     }
@@ -32,24 +33,24 @@ impl StaticEmbedder {
         Self { vocabulary: Vocabulary::new(ASSET.vocabulary) }
     }
 
-    /// How many word pieces it knows; rows are numbered below this.
+    /// Number of known word pieces. Row numbers are below this.
     pub fn pieces(&self) -> usize {
         ASSET.rows()
     }
 
-    /// A word piece as the vocabulary spells it; `##` stands before one that continues a word.
+    /// A word piece as spelled in the vocabulary. The prefix `##` marks a piece that continues a word.
     pub fn piece(&self, row: u16) -> Option<&'static str> {
         (usize::from(row) < self.pieces()).then(|| std::str::from_utf8(self.vocabulary.piece(row)).unwrap_or_default())
     }
 
-    /// Calls `emit` with the row of each word piece of a text, in order. Time goes with the text's length; memory does
-    /// not.
+    /// Calls `emit` with the row of each word piece of a text, in order. Run time grows with the length of the text;
+    /// memory use does not.
     pub fn tokenize(&self, text: &str, emit: impl FnMut(u16)) {
         pieces::pieces(&self.vocabulary, text, emit);
     }
 
-    /// The vector of a text, at unit length; `None` when it has no known piece. With weights, each piece counts as
-    /// they say on top of what it counts by itself.
+    /// The unit-length vector of a text, or `None` when the text has no known piece. `weights` multiply the weights
+    /// that the table itself gives to each piece.
     pub fn embed(&self, text: &str, weights: Option<&PieceWeights>) -> Option<Vector> {
         let mut sum = [0.0f32; DIMENSIONS];
         self.tokenize(text, |row| add_row(&mut sum, row, weights.map_or(1.0, |weights| weights.of(row))));

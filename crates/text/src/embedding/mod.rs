@@ -1,9 +1,10 @@
-//! Meaning without a server: a static embedding that is part of the program.
+//! A static embedding that is built into the program, so that semantic similarity needs no server.
 //!
-//! A table of one vector for each word piece, distilled from the sentence model all-MiniLM-L6-v2 (`scripts/distil`).
-//! A text's vector is the sum of its pieces' vectors at unit length; the cosine of two vectors says how near two texts
-//! are in meaning. That is far less than a sentence model knows, and takes microseconds where the model takes
-//! milliseconds. Fused with a word search it gives most of what the model would.
+//! The embedding is a table with one vector for each word piece, distilled from the sentence model all-MiniLM-L6-v2
+//! (`scripts/distil`). The vector of a text is the normalised sum of the vectors of its pieces. The cosine of two
+//! vectors measures how similar two texts are in meaning. The table is much less accurate than the sentence model, but
+//! takes microseconds where the model takes milliseconds. Combined with full-text search it gives most of the model's
+//! benefit.
 //!
 //! ```
 //! use toolyard_text::embedding::{DIMENSIONS, StaticEmbedder, cosine};
@@ -13,13 +14,13 @@
 //! assert!(cosine(&weather, &vector("weather forecast")) > cosine(&weather, &vector("currency exchange rates")));
 //! ```
 //!
-//! The table lies in the program's file and is mapped when it is first read: a process that embeds nothing pays
-//! nothing, and nothing is copied. What is made on first use is the index of the vocabulary, a quarter of a megabyte.
+//! The table is part of the executable and is mapped on first use: a process that embeds nothing pays nothing, and
+//! nothing is copied. Only the vocabulary index is allocated on first use; it takes a quarter of a megabyte.
 //!
-//! For search, vectors are kept in 8 bits ([`VectorTable`]) and scanned exactly: a million of them take 256 MB, and
+//! For search, vectors are stored in 8 bits ([`VectorTable`]) and scanned exactly: a million vectors take 256 MB, and
 //! forty thousand are scanned in about a millisecond.
 //!
-//! Word pieces are the units of this table and of nothing else: search counts terms ([`crate::terms`]).
+//! Word pieces are used by this table only. Full-text search counts terms ([`crate::terms`]).
 
 mod asset;
 mod embedder;

@@ -1,12 +1,12 @@
-//! From text to word pieces, as the teacher's tokenizer cuts them (BERT, uncased): lower case without accents, split
-//! at spaces and punctuation, every Chinese character alone, words cut into the longest known pieces from the left.
-//! A word that cannot be cut into known pieces is left out.
+//! Splits text into word pieces exactly as the tokenizer of the distilled model does (BERT, uncased): text is
+//! lower-cased and stripped of accents, split at spaces and punctuation, and every Chinese character is a word. Each
+//! word is split into the longest known pieces from the left. A word that cannot be split into known pieces is skipped.
 
 use super::vocabulary::Vocabulary;
 use unicode_normalization::char::decompose_canonical;
 use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
 
-/// A longer word is left out, as the teacher does.
+/// Longer words are skipped, as the original tokenizer does.
 const MAX_WORD_CHARS: usize = 100;
 
 /// Calls `emit` with the row of each piece of a text, in order.
@@ -30,11 +30,11 @@ pub(crate) fn pieces(vocabulary: &Vocabulary, text: &str, mut emit: impl FnMut(u
 enum Class {
     /// Part of a word.
     Inside,
-    /// A word by itself.
+    /// A one-character word.
     Alone,
-    /// Between words.
+    /// A separator between words.
     Space,
-    /// Left out without ending the word.
+    /// Skipped without ending the word.
     Nothing,
 }
 
@@ -64,7 +64,7 @@ fn is_han(c: char) -> bool {
         | 0x2F800..=0x2FA1F)
 }
 
-/// The word being read.
+/// The word that is being read.
 struct Word<'a> {
     vocabulary: &'a Vocabulary,
     letters: String,
@@ -85,7 +85,7 @@ impl Word<'_> {
         });
     }
 
-    /// Cuts the word into pieces and begins a new one.
+    /// Splits the word into pieces and starts a new word.
     fn end(&mut self, emit: &mut impl FnMut(u16)) {
         let whole = self.letters.as_bytes();
         if whole.is_empty() {
@@ -100,7 +100,7 @@ impl Word<'_> {
                 if end <= start {
                     break None;
                 }
-                // A cut inside a character matches no piece.
+                // A slice that ends inside a character matches no piece.
                 match self.vocabulary.row(&whole[start..end], start > 0) {
                     Some(row) => break Some(row),
                     None => end -= 1,
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn words_are_cut_as_the_teacher_cuts_them() {
-        // What the teacher's own tokenizer answers.
+        // Expected values come from the original tokenizer.
         assert_eq!(
             cut("Unaffable re-embedding, isn't it?"),
             ["una", "##ffa", "##ble", "re", "-", "em", "##bed", "##ding", ",", "isn", "'", "t", "it", "?"]

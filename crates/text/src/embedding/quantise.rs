@@ -1,14 +1,14 @@
-//! Vectors in 8 bits, and exact scans over many of them.
+//! 8-bit quantised vectors, and exact scans over many of them.
 //!
-//! Plain safe loops in shapes the compiler turns into vector instructions; there is no index to train, and recall is
-//! 1.0 up to the rounding of 8 bits (about 0.002 in a cosine).
+//! The loops are plain safe code that the compiler vectorises. There is no index to train, and recall is 1.0 up to the
+//! 8-bit rounding error (about 0.002 in a cosine).
 
 use super::{asset::DIMENSIONS, embedder::Vector};
 
-/// Products that are made before they are added.
+/// Number of products computed before they are summed.
 const BLOCK: usize = 32;
 
-/// One vector in 8 bits with the worth of a unit.
+/// One 8-bit vector with its scale.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quantised {
     values: [i8; DIMENSIONS],
@@ -16,7 +16,8 @@ pub struct Quantised {
 }
 
 impl Quantised {
-    /// Rounds a vector. The largest of its numbers becomes 127, so that small ones keep as much as they can.
+    /// Quantises a vector. The largest absolute value maps to 127, so that small values keep as much precision as
+    /// possible.
     pub fn new(vector: &Vector) -> Self {
         let largest = vector.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
         if !largest.is_normal() {
@@ -26,28 +27,28 @@ impl Quantised {
         Self { values: std::array::from_fn(|i| (vector[i] * factor).round() as i8), scale: largest / 127.0 }
     }
 
-    /// From parts that were stored.
+    /// Restores a vector from stored values and scale.
     pub fn from_parts(values: [i8; DIMENSIONS], scale: f32) -> Self {
         Self { values, scale }
     }
 
-    /// The rounded numbers.
+    /// The quantised values.
     pub fn values(&self) -> &[i8; DIMENSIONS] {
         &self.values
     }
 
-    /// What one unit of them is worth.
+    /// The factor that turns a quantised value into the original one.
     pub fn scale(&self) -> f32 {
         self.scale
     }
 
-    /// The product with another: the cosine, where both were made from unit vectors.
+    /// The dot product with another vector. It equals the cosine when both were made from unit vectors.
     pub fn dot(&self, other: &Self) -> f32 {
         dot(&self.values, &other.values) as f32 * self.scale * other.scale
     }
 }
 
-/// Many vectors, one after the other in memory.
+/// Many vectors, stored contiguously.
 #[derive(Debug, Clone, Default)]
 pub struct VectorTable {
     values: Vec<i8>,
@@ -60,27 +61,27 @@ impl VectorTable {
         Self::default()
     }
 
-    /// An empty table with room for so many vectors.
+    /// An empty table with capacity for this many vectors.
     pub fn with_capacity(vectors: usize) -> Self {
         Self { values: Vec::with_capacity(vectors * DIMENSIONS), scales: Vec::with_capacity(vectors) }
     }
 
-    /// Vectors in it.
+    /// Number of vectors in the table.
     pub fn len(&self) -> usize {
         self.scales.len()
     }
 
-    /// Whether it has none.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.scales.is_empty()
     }
 
-    /// Bytes of memory its vectors take.
+    /// Bytes of memory that the table has allocated for its vectors.
     pub fn bytes(&self) -> usize {
         self.values.capacity() + self.scales.capacity() * size_of::<f32>()
     }
 
-    /// Appends a vector; `None` keeps the place with a vector that is like no other (its product is always 0).
+    /// Appends a vector. `None` appends a zero vector, whose dot product with every vector is 0.
     pub fn push(&mut self, vector: Option<&Vector>) {
         match vector {
             Some(vector) => self.push_quantised(&Quantised::new(vector)),
@@ -88,13 +89,13 @@ impl VectorTable {
         }
     }
 
-    /// Appends a vector that is rounded already.
+    /// Appends a vector that is already quantised.
     pub fn push_quantised(&mut self, vector: &Quantised) {
         self.values.extend_from_slice(&vector.values);
         self.scales.push(vector.scale);
     }
 
-    /// Puts another vector in the place of one; `false` when there is no such place.
+    /// Replaces the vector at `at`; returns `false` when there is none.
     pub fn replace(&mut self, at: usize, vector: &Quantised) -> bool {
         let rows = self.values.as_chunks_mut::<DIMENSIONS>().0;
         let (Some(row), Some(scale)) = (rows.get_mut(at), self.scales.get_mut(at)) else { return false };
@@ -103,7 +104,7 @@ impl VectorTable {
         true
     }
 
-    /// Removes a vector by moving the last one into its place; `false` when there is none.
+    /// Removes the vector at `at` by moving the last one into its position; returns `false` when there is none.
     pub fn swap_remove(&mut self, at: usize) -> bool {
         if at >= self.len() {
             return false;
@@ -115,13 +116,13 @@ impl VectorTable {
         true
     }
 
-    /// A vector of the table.
+    /// The vector at `at`.
     pub fn get(&self, at: usize) -> Option<Quantised> {
         let values = self.values.as_chunks::<DIMENSIONS>().0.get(at)?;
         Some(Quantised { values: *values, scale: *self.scales.get(at)? })
     }
 
-    /// Calls `each` with the number of every vector and its product with the query's.
+    /// Calls `each` with the index of every vector and its dot product with the query.
     pub fn scan(&self, query: &Quantised, mut each: impl FnMut(usize, f32)) {
         let rows = self.values.as_chunks::<DIMENSIONS>().0;
         for (number, (row, scale)) in rows.iter().zip(&self.scales).enumerate() {
@@ -129,7 +130,7 @@ impl VectorTable {
         }
     }
 
-    /// The vectors most like the query's, best first, among those the filter lets through.
+    /// The `count` vectors most similar to the query, best first, among those that pass the filter.
     pub fn nearest(&self, query: &Quantised, count: usize, filter: impl Fn(usize) -> bool) -> Vec<(usize, f32)> {
         let mut best: Vec<(usize, f32)> = Vec::with_capacity(count.saturating_mul(2).min(self.len()));
         let mut least = f32::NEG_INFINITY;
@@ -139,7 +140,7 @@ impl VectorTable {
                 return;
             }
             best.push((number, likeness));
-            // Twice as many as wanted are gathered before they are sorted out: less work than a heap.
+            // Collecting up to twice `count` candidates before each selection costs less than a heap.
             if best.len() >= count.saturating_mul(2) {
                 best.select_nth_unstable_by(count - 1, order);
                 best.truncate(count);
@@ -157,9 +158,10 @@ pub fn cosine(a: &Vector, b: &Vector) -> f32 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// In blocks, products first in 16 bits and then added in 32: the shape that became the fastest code of those measured,
-/// on processors with and without wide vectors. Nothing wraps: a product is at most 128 * 128, and 256 of them are far
-/// from what an i32 holds. Saying so spares the checks of debug builds.
+/// Computes the dot product in blocks: 16-bit products first, then a 32-bit sum. This was the fastest of the measured
+/// forms, on processors with and without wide vector registers. Nothing overflows: a product is at most 128 * 128, and
+/// the sum of 256 products fits easily in an i32. The wrapping operations only avoid the overflow checks of debug
+/// builds.
 fn dot(a: &[i8; DIMENSIONS], b: &[i8; DIMENSIONS]) -> i32 {
     let mut total = 0i32;
     for (a, b) in a.as_chunks::<BLOCK>().0.iter().zip(b.as_chunks::<BLOCK>().0) {

@@ -1,22 +1,22 @@
-//! Which row a word piece has: a hash table with open addressing over the asset's own bytes.
+//! Finds the row of a word piece, with an open-addressing hash table over the bytes of the asset.
 
-/// More than twice the pieces, so that a search for a piece is over after a step or two.
+/// More than twice the number of pieces, so that a lookup ends after one or two probes.
 const SLOTS: usize = 1 << 16;
 const EMPTY: u16 = u16::MAX;
 
-/// The pieces, found by their bytes.
+/// The word pieces, indexed by their bytes.
 #[derive(Debug)]
 pub(crate) struct Vocabulary {
     bytes: &'static [u8],
-    /// Where each piece ends, by row; it begins after the newline of the one before.
+    /// End offset of each piece, by row. A piece starts after the newline that ends the previous one.
     ends: Vec<u32>,
     slots: Vec<u16>,
-    /// Bytes of the longest piece: longer parts of a word need not be looked up.
+    /// Length in bytes of the longest piece. Longer slices of a word need no lookup.
     pub(crate) longest: usize,
 }
 
 impl Vocabulary {
-    /// Indexes the pieces, each followed by a newline.
+    /// Indexes the pieces; each is followed by a newline.
     pub(crate) fn new(bytes: &'static [u8]) -> Self {
         let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at as u32).collect();
         let mut vocabulary = Self { bytes, ends, slots: vec![EMPTY; SLOTS], longest: 0 };
@@ -32,7 +32,8 @@ impl Vocabulary {
         vocabulary
     }
 
-    /// The row of a piece: one that begins a word, or one that continues it (`##` in the vocabulary).
+    /// The row of a piece that starts a word or, with `continues`, of one that continues a word (`##` in the
+    /// vocabulary).
     pub(crate) fn row(&self, piece: &[u8], continues: bool) -> Option<u16> {
         let mut slot = hash(piece, continues);
         loop {
@@ -47,7 +48,7 @@ impl Vocabulary {
         }
     }
 
-    /// A piece as the vocabulary spells it.
+    /// A piece as spelled in the vocabulary.
     pub(crate) fn piece(&self, row: u16) -> &'static [u8] {
         let row = usize::from(row);
         let start = row.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |end| end + 1);
@@ -56,7 +57,7 @@ impl Vocabulary {
     }
 }
 
-/// `##` alone is two signs, not the continuation of a word by nothing.
+/// The piece `##` alone is two punctuation characters, not an empty continuation.
 fn split(piece: &[u8]) -> (bool, &[u8]) {
     match piece.strip_prefix(b"##") {
         Some(rest) if !rest.is_empty() => (true, rest),
@@ -64,7 +65,8 @@ fn split(piece: &[u8]) -> (bool, &[u8]) {
     }
 }
 
-/// FNV-1a, folded to a slot number. The input is our own vocabulary: nobody can choose keys that collide.
+/// FNV-1a, folded to a slot number. The only keys are those of the built-in vocabulary, so collision attacks are
+/// impossible.
 fn hash(piece: &[u8], continues: bool) -> usize {
     let seed = 0xcbf2_9ce4_8422_2325 ^ u64::from(continues);
     let hash = piece.iter().fold(seed, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));

@@ -1,14 +1,14 @@
-//! What a word piece counts in one collection: a piece that most of its texts have says little about any of them.
+//! Weights of word pieces within one collection. A piece that occurs in most texts says little about any of them.
 
 use super::embedder::StaticEmbedder;
 
-/// The power of the inverse document frequency. Half of it: the table has weights of its own already, from general
-/// text.
+/// Exponent applied to the inverse document frequency. It is one half because the table already contains weights from
+/// general text.
 const POWER: f32 = 0.5;
-/// What a piece of every text still counts, before the power.
+/// Lower bound of the inverse document frequency, for a piece that occurs in every text.
 const LEAST: f32 = 0.05;
 
-/// In how many texts of a collection each piece stands. Texts can be added and taken away.
+/// The number of texts in a collection that contain each piece. Texts can be added and removed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DocumentCounts {
     documents: u32,
@@ -16,12 +16,12 @@ pub struct DocumentCounts {
 }
 
 impl DocumentCounts {
-    /// No texts yet.
+    /// Counts for an empty collection.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Texts counted.
+    /// Number of texts counted.
     pub fn documents(&self) -> u32 {
         self.documents
     }
@@ -32,13 +32,13 @@ impl DocumentCounts {
         self.change(embedder, text, |count| count.saturating_add(1));
     }
 
-    /// Takes away a text that was added.
+    /// Removes a text that was added before.
     pub fn remove(&mut self, embedder: &StaticEmbedder, text: &str) {
         self.documents = self.documents.saturating_sub(1);
         self.change(embedder, text, |count| count.saturating_sub(1));
     }
 
-    /// The weights: inverse document frequency to the power of a half.
+    /// The weights: the square root of the inverse document frequency.
     pub fn weights(&self) -> PieceWeights {
         let all = self.documents as f32 + 1.0;
         let weight = |containing: u32| (all / (containing as f32 + 0.5)).ln().max(LEAST).powf(POWER);
@@ -59,7 +59,7 @@ impl DocumentCounts {
     }
 }
 
-/// What each piece counts, on top of the table's own weights.
+/// The weight of each piece, multiplied with the table's own weight.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PieceWeights {
     weights: Vec<f32>,
@@ -67,7 +67,7 @@ pub struct PieceWeights {
 }
 
 impl PieceWeights {
-    /// What a piece counts.
+    /// The weight of one piece.
     pub fn of(&self, row: u16) -> f32 {
         self.weights.get(usize::from(row)).copied().unwrap_or(self.unseen)
     }

@@ -1,4 +1,4 @@
-//! What counts as one word, in any script.
+//! Tokenization into terms, in many scripts.
 
 use super::*;
 use proptest::prelude::*;

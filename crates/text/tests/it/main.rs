@@ -1,4 +1,4 @@
-//! The embedding as its users meet it: texts in, nearness out.
+//! Tests of the embedding's public interface.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

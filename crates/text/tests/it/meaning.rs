@@ -1,4 +1,4 @@
-//! What the table knows.
+//! Semantic similarity of the static embedding.
 
 use toolyard_text::embedding::{DocumentCounts, StaticEmbedder, Vector, cosine};
 
@@ -30,7 +30,8 @@ fn vectors_have_unit_length_and_do_not_depend_on_case_or_accents() {
 
 #[test]
 fn a_text_without_known_words_has_no_vector() {
-    // The teacher read English: of other scripts it knows letters, which mean nothing. Words must find these.
+    // The model was trained on English. In other scripts it knows only single letters, which carry no meaning, so
+    // full-text search must find such texts.
     for text in
         ["", "   ", "\u{16A0}\u{16A1}", "\u{0}", "查询天气", "मौसम", "привет", "こんにちは", "안녕하세요", "مرحبا"]
     {

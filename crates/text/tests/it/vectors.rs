@@ -1,4 +1,4 @@
-//! 8-bit vectors against the exact ones.
+//! Compares 8-bit vectors with exact ones.
 
 use proptest::prelude::*;
 use toolyard_text::embedding::{DIMENSIONS, Quantised, StaticEmbedder, Vector, VectorTable, cosine};

@@ -1,4 +1,4 @@
-//! The commands `up`, `gateway` and `devices`.
+//! The commands `up`, `console`, `gateway` and `devices`.
 
 use clap::{Args, Subcommand};
 use std::{net::IpAddr, path::PathBuf};
@@ -15,6 +15,23 @@ pub struct UpArgs {
     /// The token that clients must present [default: the one in state/token, created at the first start]
     #[arg(long, env = "TOOLYARD_TOKEN", value_name = "T", hide_env_values = true)]
     pub token: Option<String>,
+}
+
+/// `toolyard console`.
+#[derive(Debug, Args)]
+pub struct ConsoleArgs {
+    /// Draw the address as a QR code for a phone; the code then works for five minutes instead of two
+    #[arg(long)]
+    pub phone: bool,
+    /// The browser may look at everything and decide nothing
+    #[arg(long, conflicts_with = "approver")]
+    pub read_only: bool,
+    /// The browser may look at everything and answer questions
+    #[arg(long)]
+    pub approver: bool,
+    /// Print the address and do not open a browser
+    #[arg(long)]
+    pub print: bool,
 }
 
 /// The gateway to connect to, and the credentials.

@@ -1,7 +1,33 @@
 //! The command `runs`: runs and their records.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use std::path::PathBuf;
+
+/// Which runs are listed.
+#[derive(Debug, Default, Args)]
+pub struct RunFilterArgs {
+    /// Only runs of this agent
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    /// Only runs that called this tool
+    #[arg(long, value_name = "TOOL")]
+    pub tool: Option<String>,
+    /// Only runs that came by this door: cli, gateway, http, mcp, bridge, script, console
+    #[arg(long, value_name = "DOOR")]
+    pub door: Option<String>,
+    /// Only runs whose title contains this text
+    #[arg(long, value_name = "TEXT")]
+    pub text: Option<String>,
+    /// Only runs that began at this time or later, RFC 3339
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<jiff::Timestamp>,
+    /// Only runs that began before this time, RFC 3339
+    #[arg(long, value_name = "TIME")]
+    pub to: Option<jiff::Timestamp>,
+    /// Show who began each run, and how many calls it made
+    #[arg(long)]
+    pub counts: bool,
+}
 
 /// `toolyard runs`.
 #[derive(Debug, Subcommand)]
@@ -20,7 +46,43 @@ pub enum RunsCommand {
         /// Only runs before this one (the next page)
         #[arg(long, value_name = "RUN")]
         before: Option<String>,
+        /// Which of them, and how they are shown
+        #[command(flatten)]
+        filter: RunFilterArgs,
     },
+    /// List the calls of a run
+    Calls {
+        /// The run
+        run: String,
+        /// Only calls after this record (the next page)
+        #[arg(long, value_name = "SEQ")]
+        after: Option<u64>,
+        /// Maximum number of calls
+        #[arg(long, default_value_t = 200, value_name = "N")]
+        limit: usize,
+        /// Only calls that failed or were refused
+        #[arg(long)]
+        failed: bool,
+        /// Only calls of this tool
+        #[arg(long, value_name = "TOOL")]
+        tool: Option<String>,
+    },
+    /// Summarise what happened since a time: runs, changed files, failures, expired questions
+    Digest {
+        /// The beginning, RFC 3339, for example 2026-11-18T08:00:00Z
+        #[arg(long, value_name = "TIME")]
+        since: jiff::Timestamp,
+    },
+    /// Print the records of a run as bytes with their hashes, as JSON, to be verified elsewhere
+    Record {
+        /// The run
+        run: String,
+        /// The first record
+        #[arg(long, default_value_t = 1, value_name = "SEQ")]
+        from: u64,
+    },
+    /// Print runs as they begin, progress and end, until interrupted
+    Watch,
     /// Show one run: its calls and results
     Show {
         /// The run

@@ -41,3 +41,14 @@ pub enum StoreCommand {
     /// Print how large the store is and what it holds
     Stats,
 }
+
+/// `toolyard logs`.
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    /// Go on printing lines as they are written
+    #[arg(long, short)]
+    pub follow: bool,
+    /// How many of the last lines are printed first
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    pub lines: u64,
+}

@@ -70,10 +70,8 @@ async fn connect(global: &Global) -> Result<LocalClient, Failure> {
 /// The answer that the options stand for.
 async fn allow(client: &mut LocalClient, args: AllowArgs) -> Result<AnswerParams, Failure> {
     let AllowArgs { id, scope, folder, lasting, shown } = args;
-    let expires_in_ms = match lasting.as_deref().map(parse_age).transpose()? {
-        Some(age) => Some(u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
-        None => None,
-    };
+    let lasting = lasting.as_deref().map(parse_age).transpose()?;
+    let expires_in_ms = lasting.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
     let scope = match (scope, folder) {
         (None, None) if expires_in_ms.is_none() => None,
         (None | Some(GrantScopeArg::Tool), None) => Some(GrantScope::Tool),

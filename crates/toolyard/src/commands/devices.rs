@@ -55,12 +55,16 @@ fn say(global: &Global, answer: &impl Serialize, word: &str, device: &str) {
 
 fn list(devices: &DevicesAnswer) {
     let line = |title: &str, device: &ShownDevice, request: &str| {
+        let name = device.display_name.as_deref().unwrap_or(&device.client_id);
+        let may = match &device.console {
+            Some(console) => format!("console {}, until {}", console.rights.as_str(), console.expires_at),
+            None => device.scopes.join(","),
+        };
         output::data(&format!(
-            "{title:<8} {:.12}  {:<20} {:<10} {}  {request}",
+            "{title:<8} {:.12}  {:<20} {:<10} {may}  {request}",
             device.device_id,
-            device.client_id,
+            output::plain(name),
             device.platform,
-            device.scopes.join(","),
         ));
     };
     devices.pending.iter().for_each(|waiting| line("waiting", &waiting.device, &waiting.request_id));

@@ -43,7 +43,7 @@ async fn serve(global: &Global) -> Outcome {
     let _meeting = yard.connect();
     yard.watch_notes();
     let stop = CancellationToken::new();
-    let client = Client::owner(home::user_name()).with_approvals(yard.mcp.client_approvals);
+    let client = Client::owner(home::user_name()).with_approvals(yard.mcp.client_approvals());
     let (input, output) = crate::stdio::streams();
     let served = tokio::select! {
         served = server.serve_stdio(client, input, output, stop.clone()) => served,

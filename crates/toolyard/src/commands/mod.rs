@@ -1,11 +1,14 @@
 //! One file a command.
 
+mod about;
 mod approvals;
 mod approve_tools;
 mod bridge;
 mod call;
 mod claude;
 mod config;
+mod connect;
+mod console;
 mod ctx;
 mod devices;
 mod doctor;
@@ -14,6 +17,9 @@ mod eval_memory;
 mod eval_notes;
 mod explain;
 mod gateway;
+pub mod hooks;
+mod import;
+mod init;
 mod input;
 mod keys;
 mod login;
@@ -21,6 +27,7 @@ mod mcp;
 mod mcp_add;
 mod plan;
 mod plugins;
+mod report;
 mod runs;
 mod status;
 mod tools;
@@ -28,6 +35,7 @@ mod up;
 mod upkeep;
 mod vault;
 mod verify;
+mod watch;
 
 use crate::{
     cli::{Cli, Command, Global},
@@ -47,10 +55,13 @@ pub async fn run(cli: Cli) -> ExitCode {
     let outcome = match cli.command.unwrap_or(Command::Status) {
         Command::Status => status::run(&global).await,
         Command::Up(args) => up::run(&global, args).await,
+        Command::Console(args) => console::run(&global, &args).await,
         Command::Call(args) => call::run(&global, args).await,
         Command::Tools(command) => tools::run(&global, command).await,
         Command::Plan(command) => plan::run(&global, command).await,
         Command::Runs(command) => runs::run(&global, command).await,
+        Command::Logs(args) => watch::logs(&global, &args).await,
+        Command::Top => watch::top(&global).await,
         Command::Approvals(command) => approvals::run(&global, command).await,
         Command::Grants(command) => approvals::grants(&global, command).await,
         Command::Backup(args) => upkeep::backup(&global, args).await,
@@ -64,6 +75,13 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::ClaudePlugin(args) => claude::plugin(args).await,
         Command::Mcp(args) => mcp::run(&global, args).await,
         Command::Plugins(command) => plugins::run(&global, command).await,
+        Command::Init(args) => init::run(&global, args).await,
+        Command::Report(args) => report::run(&global, args).await,
+        Command::Version => about::version(&global),
+        Command::SelfCommand(crate::cli::SelfCommand::Check) => about::self_check(&global),
+        Command::Connect(args) => connect::run(&global, args).await,
+        Command::Import(crate::cli::ImportCommand::Mcp(args)) => import::run(&global, &args),
+        Command::Hooks(command) => hooks::run(&global, command).await,
         Command::Devices(command) => devices::run(&global, command).await,
         Command::Config(command) => config::run(&global, command),
         Command::Vault(command) => vault::run(&global, command).await,

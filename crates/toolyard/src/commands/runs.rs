@@ -1,9 +1,9 @@
 //! `toolyard runs`: what happened, and the proof of it.
 
-use super::{Outcome, input, verify};
+use super::{Outcome, input, verify, watch};
 use crate::{
     backend::Backend,
-    cli::{Global, RunsCommand},
+    cli::{Global, RunFilterArgs, RunsCommand},
     output::{self, Paint},
     progress::PlanProgress,
     run_files,
@@ -18,6 +18,8 @@ use toolyard_engine::{record::Settlement, view::RunExport};
 use toolyard_protocol::{Confirmation, ErrorCode, Failure, RunId, ToolResult};
 use toolyard_service::{
     plans::PlanRun,
+    run_digest::DigestParams,
+    run_pages::{CallsParams, RecordParams, RunsRecord},
     runs::{
         ExportedRun, ResumeParams, RunDetail, RunList, RunParams, RunSummary, RunsCancel, RunsExport, RunsGet,
         RunsList, RunsListParams, RunsResume, RunsTranscript, VerifyParams,
@@ -37,11 +39,14 @@ pub(super) async fn run(global: &Global, command: RunsCommand) -> Outcome {
 
 async fn answer(global: &Global, backend: &mut Backend, command: RunsCommand) -> Outcome {
     match command {
-        RunsCommand::List { status, kind, limit, before } => {
+        RunsCommand::List { status, kind, limit, before, filter } => {
             let before = before.as_deref().map(input::run_id).transpose()?;
             let status = status.iter().map(|word| input::word("--status", word)).collect::<Result<_, _>>()?;
             let kind = kind.map(|word| input::word("--kind", &word)).transpose()?;
-            let params = RunsListParams { status, kind, limit: Some(limit), before, session: None };
+            let RunFilterArgs { agent, tool, door, text, from, to, counts } = filter;
+            let (limit, session) = (Some(limit), None);
+            let params =
+                RunsListParams { status, kind, session, before, limit, agent, tool, door, text, from, to, counts };
             let answer = backend.call::<RunsList>(&params, None).await?;
             if global.json {
                 output::json(&answer)
@@ -50,6 +55,17 @@ async fn answer(global: &Global, backend: &mut Backend, command: RunsCommand) ->
             }
             Ok(ExitCode::SUCCESS)
         }
+        RunsCommand::Calls { run, after, limit, failed, tool } => {
+            let params = CallsParams { run_id: input::run_id(&run)?, after, limit: Some(limit), failed, tool };
+            watch::calls(global, backend, &params).await
+        }
+        RunsCommand::Digest { since } => watch::digest(global, backend, &DigestParams { since, until: None }).await,
+        RunsCommand::Record { run, from } => {
+            let params = RecordParams { run_id: input::run_id(&run)?, from: Some(from), limit: None };
+            output::json(&backend.call::<RunsRecord>(&params, None).await?);
+            Ok(ExitCode::SUCCESS)
+        }
+        RunsCommand::Watch => watch::runs(global, backend).await,
         RunsCommand::Show { run } => {
             let answer = backend.call::<RunsGet>(&named(&run)?, None).await?;
             if global.json {
@@ -107,9 +123,18 @@ async fn answer(global: &Global, backend: &mut Backend, command: RunsCommand) ->
 fn list(answer: &RunList) {
     let row = |run: &RunSummary| {
         let (run_id, started) = (run.run_id.to_string(), run.started_at.to_string());
-        vec![run_id, run.status.as_str().to_owned(), output::word(&run.kind), started, run.title.clone()]
+        let mut row = vec![run_id, run.status.as_str().to_owned(), output::word(&run.kind), started];
+        if let Some(counts) = &run.counts {
+            let calls = format!("{} calls, {} failed, {} changed", counts.calls, counts.failed, counts.changed);
+            row.extend([counts.agent.clone(), counts.door.clone(), calls]);
+        }
+        row.push(run.title.clone());
+        row
     };
     output::data(&output::table(&answer.runs.iter().map(row).collect::<Vec<_>>()));
+    if let Some(next) = answer.next {
+        output::note(&format!("there may be more: --before {next}"));
+    }
 }
 
 fn show(answer: &RunDetail) {

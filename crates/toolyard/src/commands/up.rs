@@ -1,6 +1,6 @@
 //! `toolyard up`: bind, open, recover, serve, and stop cleanly.
 
-use super::Outcome;
+use super::{Outcome, console};
 use crate::{
     cli::{Global, UpArgs},
     config, context, home, mcp,
@@ -90,6 +90,7 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     })?;
 
     let vault = resolved.vault.clone();
+    let public_url = resolved.config.gateway.public_url.as_ref().map(|url| url.trim_end_matches('/').to_owned());
     let yard = Yard::open(resolved, Needs::Store)?;
     // The owner can answer later, with `toolyard approvals` or at the console.
     yard.service.engine().approvals().keep_questions();
@@ -124,7 +125,7 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let mcp_socket = local::bind(&home.mcp_socket())
         .await
         .map_err(|e| Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.mcp_socket().display())))?;
-    let client = Client::owner(home::user_name()).with_approvals(yard.mcp.client_approvals);
+    let client = Client::owner(home::user_name()).with_approvals(yard.mcp.client_approvals());
     let stopped_early = meet_plugins(&yard, &mut signals).await?;
     let local_door = tokio::spawn(local::serve(socket, yard.service.clone(), owner.clone(), stop.clone()));
     let mcp_door = tokio::spawn(mcp::serve_local(mcp_socket, mcp_server, owner, client, stop.clone()));
@@ -138,7 +139,9 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     };
 
     let url = format!("{scheme}://{address}");
-    let instance = home::Instance { url: format!("{scheme}://{}", reachable(address)), pid: std::process::id() };
+    let reached = format!("{scheme}://{}", reachable(address));
+    yard.service.console().set_address(public_url.unwrap_or_else(|| reached.clone()));
+    let instance = home::Instance { url: reached, pid: std::process::id() };
     home.announce(&instance).map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
     if global.json {
         output::json(&json!({"ready": true, "url": url, "pid": std::process::id()}));
@@ -151,6 +154,7 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         if let Some(line) = yard.notes_line().await {
             output::note(&format!("  notes  {line}"));
         }
+        console::invite(&yard.service).await;
     }
     report_recovery(global, &recovered);
 

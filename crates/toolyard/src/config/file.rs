@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
-use toolyard_catalog::PolicyConfig;
+use toolyard_catalog::{PolicyConfig, native::NativePreset};
 use toolyard_context::ContextConfig;
 use toolyard_knowledge::KnowledgeConfig;
 use toolyard_mcp::{
@@ -37,6 +37,8 @@ pub struct Config {
     pub bridge: BridgeConfig,
     /// The Model Context Protocol, as a server and as a client.
     pub mcp: McpConfig,
+    /// Hooks of coding agents.
+    pub hooks: HooksConfig,
     /// Plugins.
     pub plugins: PluginsConfig,
     /// How calls run.
@@ -129,6 +131,10 @@ pub struct GatewayConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "value"))]
     pub token: Option<String>,
+    /// The address at which browsers reach the console, for example `https://yard.example.org`, where it is not the one that
+    /// Toolyard listens on: behind a proxy, or for a phone. `toolyard console` prints it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub public_url: Option<String>,
     /// Browser origins that may connect in addition to the gateway's own, for example `https://console.example.org`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allowed_origins: Vec<String>,
@@ -162,6 +168,7 @@ impl Default for GatewayConfig {
             host: IpAddr::from([127, 0, 0, 1]),
             port: 18789,
             token: None,
+            public_url: None,
             allowed_origins: Vec::new(),
             allowed_hosts: Vec::new(),
             trusted_proxies: Vec::new(),
@@ -244,6 +251,11 @@ pub struct McpConfig {
     pub agent: String,
     /// `search`: `tools.toolSearch` determines which tools are listed. `direct`: every tool is listed.
     pub exposure: Exposure,
+    /// Who approves what the policy asks about, for clients that start `toolyard mcp`. `client`: the client asks its own user
+    /// before it calls a tool, as Claude Code does, so its calls count as approved. `toolyard`: the console, a phone or a
+    /// channel. `policy`: nobody is asked; what the policy would ask about is refused. Unset: `clientApprovals` decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approvals: Option<ApprovalsBy>,
     /// Whether the user of a client that starts `toolyard mcp` may approve that client's calls. `off`: no. `ask`: a
     /// client that can show forms is asked. `trust`: the client asks its own user before it calls a tool, as Claude
     /// Code does, so its calls count as approved. An approval is valid for one call, and the record says that the
@@ -266,10 +278,35 @@ impl Default for McpConfig {
         Self {
             agent: "main".to_owned(),
             exposure: Exposure::Search,
+            approvals: None,
             client_approvals: ClientApprovals::Off,
             http_client_approvals: HttpClientApprovals::Off,
             skills: Vec::new(),
             servers: BTreeMap::new(),
+        }
+    }
+}
+
+/// Who approves what the policy asks about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum ApprovalsBy {
+    /// The client's own prompt.
+    Client,
+    /// Toolyard: the console, a phone or a channel.
+    Toolyard,
+    /// Nobody: what the policy asks about is refused.
+    Policy,
+}
+
+impl McpConfig {
+    /// How a client on standard input and output takes part in approvals.
+    pub fn client_approvals(&self) -> ClientApprovals {
+        match self.approvals {
+            Some(ApprovalsBy::Client) => ClientApprovals::Trust,
+            Some(ApprovalsBy::Toolyard) => ClientApprovals::Off,
+            Some(ApprovalsBy::Policy) => ClientApprovals::Refuse,
+            None => self.client_approvals,
         }
     }
 }
@@ -283,6 +320,15 @@ pub enum Exposure {
     Search,
     /// All of them.
     Direct,
+}
+
+/// Hooks of coding agents: what happens to calls of their own tools. See docs/guide/hooks.md.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct HooksConfig {
+    /// `observe`: every call runs and is recorded. `careful`: calls that destroy something, reach beyond the project or cannot
+    /// be judged are asked for. `locked`: reads run, changes of the project are asked for, everything else is refused.
+    pub preset: NativePreset,
 }
 
 /// How calls run.

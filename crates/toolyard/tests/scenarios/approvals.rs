@@ -75,7 +75,7 @@ fn a_waiting_call_is_shown_allowed_and_recorded_at_the_command_line() {
     }
     assert_eq!((&question["tool"], &question["args"]["path"]), (&json!("vault.createFile"), &json!("in/a.md")));
     assert!(question["diff"].as_str().unwrap().contains("+hello"), "{question}");
-    assert_eq!(question["effects"]["created"][0]["path"], "in/a.md", "{question}");
+    assert_eq!(question["effects"]["created"][1]["path"], "in/a.md", "{question}");
     assert!(!place.exists("in/a.md"));
     let wrong = allow(&place, &question["id"], &["--shown", "sha256:other"]);
     assert_eq!((wrong.code, wrong.error_code().as_str()), (1, "CONFLICT"), "{wrong:?}");
@@ -121,9 +121,9 @@ fn a_question_survives_kill_9_and_its_call_runs_once() {
     let again = call(&place, &server, "tools.invoke", &params);
     assert_eq!((&again["ok"], &again["deduplicated"]), (&json!(true), &json!(true)), "{again}");
     assert!(!place.exists("a.md"), "it ran once");
+    server.stop();
     let verified = place.run(&["runs", "verify", "--json"]);
     assert_eq!(verified.json()["ok"], true, "{verified:?}");
-    server.stop();
 }
 
 #[test]

@@ -293,7 +293,7 @@ fn a_client_approves_its_own_calls_only_where_the_owner_says_so() {
     let mut client = Stdio2::start(&place);
     let refused = client.ask("tools/call", create.clone());
     let said = refused["result"]["content"][0]["text"].as_str().unwrap().to_owned();
-    assert!(said.contains("mcp.clientApprovals") && !said.contains("Denied by user"), "{said}");
+    assert!(said.contains("mcp.approvals") && !said.contains("Denied by user"), "{said}");
     assert!(!place.exists("b.md"));
     client.end();
     place.config("[mcp]\nclientApprovals = \"trust\"\n");

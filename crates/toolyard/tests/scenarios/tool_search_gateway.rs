@@ -119,7 +119,7 @@ async fn both_lanes_reach_the_same_tool_and_the_compact_one_declares_less() {
 
         let mut compact = Lane::open(count, json!({}), json!(true)).await;
         let session = Some("agent:main:main".to_owned());
-        let mut heard = compact.yard.engine.bus().subscribe(Subscription { session, run_id: None });
+        let mut heard = compact.yard.engine.bus().subscribe(Subscription { session, ..Subscription::default() });
         let (answer, declared) = compact.declared().await;
         assert_eq!(names(&declared), ["tool_search_code"]);
         let bytes = |tools: &[Value]| serde_json::to_string(tools).unwrap().len();

@@ -1,5 +1,5 @@
-//! Traces in files, one a day. What a line is about is kept in memory once somebody asked, so that a question reads only
-//! the lines that may answer it.
+//! Traces in files, one per day. After the first query the keys of each line are cached, so that a query reads only the
+//! lines that may match.
 
 use super::{Found, Trace, Wanted};
 use crate::find::query_config::ResourceType;
@@ -13,19 +13,19 @@ use std::{
     sync::Arc,
 };
 
-/// A day of traces beyond this is not looked through.
+/// Larger files are not searched.
 const MAX_DAY_BYTES: u64 = 1 << 30;
 
-/// A line of a file.
+/// A line of a file, as written.
 #[derive(Serialize)]
 struct Written<'a> {
     #[serde(flatten)]
     trace: &'a Trace,
-    /// Whose trace it is: `account/user`.
+    /// The owner of the trace: `account/user`.
     owner: &'a str,
 }
 
-/// The same, read.
+/// A line of a file, as read.
 #[derive(Deserialize)]
 struct Kept {
     #[serde(flatten)]
@@ -33,12 +33,12 @@ struct Kept {
     owner: Option<String>,
 }
 
-/// One file a day.
+/// The trace files, one per day.
 pub(super) struct Files {
     folder: PathBuf,
     retention_days: i64,
     open: Option<(Date, std::fs::File)>,
-    /// What days hold, once somebody asked.
+    /// Cached line keys by day, filled on first use.
     known: HashMap<Date, Day>,
 }
 
@@ -62,7 +62,7 @@ impl Files {
             std::fs::create_dir_all(&self.folder)?;
             let path = self.folder.join(format!("{today}.jsonl"));
             self.open = Some((today, std::fs::OpenOptions::new().create(true).append(true).open(path)?));
-            // A new day is when days grow too old.
+            // Old files are deleted when a new day starts.
             self.tidy(today);
         }
         match &mut self.open {
@@ -81,7 +81,7 @@ impl Files {
             if date < oldest
                 && let Err(error) = std::fs::remove_file(&path)
             {
-                tracing::warn!(%error, "an old file of recall traces is still there");
+                tracing::warn!(%error, "an old file of recall traces could not be deleted");
             }
         }
     }
@@ -113,7 +113,7 @@ impl Files {
         found
     }
 
-    /// Reads the lines of a day that fit. What a line is about is known without reading it again.
+    /// Reads the matching lines of a day; the cached keys avoid reading the others.
     fn look_through(&mut self, date: Date, path: &Path, wanted: &Wanted, found: &mut Found) {
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
         let Ok(mut file) = std::fs::File::open(path) else { return };
@@ -124,7 +124,7 @@ impl Files {
         }
         let day = self.known.entry(date).or_default();
         if length < day.length {
-            // Somebody else wrote it anew.
+            // The file was rewritten by somebody else.
             *day = Day::default();
         }
         if length > day.length && day.take_in(&mut file).is_err() {
@@ -150,17 +150,17 @@ impl Files {
     }
 }
 
-/// What is known of a day's file.
+/// The cached keys of a day's file.
 #[derive(Default)]
 struct Day {
-    /// Bytes that were taken in.
+    /// Number of bytes read so far.
     length: u64,
     numbered: usize,
     lines: Vec<Line>,
     broken: Vec<usize>,
 }
 
-/// What a line is about, in hashes: enough to pass it by.
+/// The hashed keys of a line, enough to skip lines that cannot match.
 struct Line {
     offset: u64,
     length: u32,
@@ -180,7 +180,7 @@ fn type_bits(types: &[ResourceType]) -> u8 {
     types.iter().fold(0, |bits, about| bits | 1 << (*about as u8))
 }
 
-/// The part of a trace that is looked for. Read without the rest.
+/// The fields of a trace that are searched, parsed without the rest.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Head {
@@ -194,7 +194,7 @@ struct Head {
 }
 
 impl Day {
-    /// Takes in what was written since.
+    /// Reads what was appended since the last call.
     fn take_in(&mut self, file: &mut std::fs::File) -> std::io::Result<()> {
         file.seek(std::io::SeekFrom::Start(self.length))?;
         let mut reader = std::io::BufReader::new(file);
@@ -203,7 +203,7 @@ impl Day {
             bytes.clear();
             let read = reader.read_until(b'\n', &mut bytes)?;
             if read == 0 || bytes.last() != Some(&b'\n') {
-                // A line that is being written is taken in when it is whole.
+                // A partially written line is read when it is complete.
                 return Ok(());
             }
             self.numbered += 1;
@@ -227,7 +227,7 @@ impl Day {
     }
 }
 
-/// What is looked for, in hashes.
+/// The hashed keys of a query.
 struct Asked {
     names: [Option<u64>; 5],
     since: Option<i64>,

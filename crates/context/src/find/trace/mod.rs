@@ -1,4 +1,5 @@
-//! What was recalled, for what and why: the newest in memory, all of them in files (`files.rs`), for so many days.
+//! Recall traces: what was recalled, for which query and why. The newest are in memory, all of them in files
+//! (`files.rs`) for a limited number of days.
 
 mod files;
 mod record;
@@ -13,39 +14,39 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// Filters, all of which must hold.
+/// A query for traces. All filters must match.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
-    /// Exactly this one.
+    /// Only the trace with this id.
     pub trace_id: Option<String>,
-    /// From this tool.
+    /// Only traces of this tool.
     pub source: Option<String>,
-    /// Of this session.
+    /// Only traces of the session with this gateway id.
     pub session_id: Option<String>,
-    /// Of this session.
+    /// Only traces of the session with this key.
     pub session_key: Option<String>,
-    /// Of this session.
+    /// Only traces of the session with this store id.
     pub ov_session_id: Option<String>,
-    /// Not before, in milliseconds.
+    /// Only traces from this time on, in milliseconds.
     pub since: Option<i64>,
-    /// Not after, in milliseconds.
+    /// Only traces up to this time, in milliseconds.
     pub until: Option<i64>,
-    /// About any of these.
+    /// Only traces that searched one of these types.
     pub resource_types: Vec<ResourceType>,
-    /// At most.
+    /// Maximum number of traces.
     pub limit: usize,
-    /// Only for this user: `account/user`.
+    /// Only traces of this owner: `account/user`.
     pub owner: Option<String>,
 }
 
-/// What was found, and where.
+/// The result of a query.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// The newest first.
+    /// The traces, newest first.
     pub entries: Vec<Arc<Trace>>,
-    /// `memory` or `persistent`.
+    /// Where they were found: `memory` or `persistent`.
     pub layer: &'static str,
-    /// What could not be read.
+    /// Files or lines that could not be read.
     pub warnings: Vec<String>,
 }
 
@@ -54,11 +55,11 @@ struct Kept {
     trace: Arc<Trace>,
 }
 
-/// The traces in memory, with the ways they are usually asked for.
+/// The traces in memory, indexed by id and session.
 #[derive(Default)]
 struct Ring {
     all: VecDeque<Kept>,
-    /// The number of the first.
+    /// Number of the oldest trace.
     first: u64,
     by_id: HashMap<String, u64>,
     by_session: HashMap<String, VecDeque<u64>>,
@@ -131,7 +132,7 @@ impl Wanted {
     }
 }
 
-/// The recorder.
+/// Records and queries traces.
 pub struct Traces {
     on: bool,
     ring: Mutex<Ring>,
@@ -142,7 +143,7 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// As configured; files lie in `beside` unless said otherwise.
+    /// Creates a recorder as configured; by default the files are in a folder inside `beside`.
     pub fn open(config: &ContextConfig, beside: &Path) -> Self {
         let folder = config.trace_recall_dir.clone().unwrap_or_else(|| beside.join("recall-traces"));
         let files = Files::new(folder, config.trace_recall_retention_days);
@@ -156,12 +157,12 @@ impl Traces {
         }
     }
 
-    /// Whether anything is recorded.
+    /// Whether traces are recorded.
     pub fn is_on(&self) -> bool {
         self.on
     }
 
-    /// Keeps a trace. A file that cannot be written is a warning, never a failed recall.
+    /// Records a trace. A write error is logged and never fails the recall.
     pub fn record(&self, owner: &str, trace: Trace) {
         if !self.on {
             return;
@@ -178,7 +179,7 @@ impl Traces {
         lock(&self.ring).push(owner, Arc::new(trace), self.max_entries);
     }
 
-    /// Looks in memory, then in the files.
+    /// Searches memory first, then the files.
     pub fn query(&self, wanted: &Wanted) -> Found {
         if !self.on {
             return Found { layer: "memory", warnings: vec!["traceRecall is disabled".to_owned()], ..Found::default() };
@@ -191,7 +192,7 @@ impl Traces {
     }
 }
 
-/// Letters and digits at random.
+/// A random string of lower-case letters and digits.
 pub(crate) fn base36(length: usize) -> String {
     const LETTERS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
     let mut random = u128::from_le_bytes(*uuid::Uuid::new_v4().as_bytes());
@@ -204,7 +205,7 @@ pub(crate) fn base36(length: usize) -> String {
         .collect()
 }
 
-/// A short text of a long one.
+/// The beginning of a text.
 pub(crate) fn preview(text: &str, most: usize) -> String {
     let text = crate::store::digest::collapse(text);
     if text.chars().count() <= most { text } else { text.chars().take(most).collect() }

@@ -1,4 +1,4 @@
-//! [`Trace`]: one recall as it is shown and kept, in the fields of OpenViking's plugin.
+//! [`Trace`]: the record of one recall, with the fields of OpenViking's plugin.
 
 use crate::{
     config::ContextConfig,
@@ -9,50 +9,50 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use toolyard_recall::index::Parts;
 
-/// Letters and digits of a trace's own part.
+/// Length of the random part of a trace id.
 const ID_CHARS: usize = 8;
-/// The version of the form.
+/// Version of the record format.
 const SCHEMA_VERSION: &str = "1.0";
 
-/// In which session something was recalled, and for which agent.
+/// The session and agent of a recall.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Speaker {
-    /// The gateway's id of the session.
+    /// The session's id in the gateway.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// The gateway's key of the session.
+    /// The session's key in the gateway.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<String>,
-    /// The store's id of the session.
+    /// The session's id in the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ov_session_id: Option<String>,
-    /// The agent.
+    /// The agent's id.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub agent_id: String,
 }
 
 impl Speaker {
-    /// Names under which its traces are found, the most usual first.
+    /// The names by which its traces are indexed, the most common first.
     pub(super) fn names(&self) -> impl Iterator<Item = String> {
         let names = [("key", &self.session_key), ("id", &self.session_id), ("ov", &self.ov_session_id)];
         names.into_iter().filter_map(|(kind, name)| name.as_ref().map(|name| format!("{kind}:{name}")))
     }
 }
 
-/// What made the recall happen.
+/// What triggered the recall.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Trigger {
-    /// The question.
+    /// The query.
     pub query: String,
-    /// The beginning of the user's message that the question was taken from.
+    /// The beginning of the user's message from which the query was taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raw_user_text_preview: Option<String>,
-    /// Words that were made from the message; the question is the message itself, so there are none.
+    /// Keywords derived from the message. The query is the message itself, so there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub derived_keywords: Option<Vec<String>>,
-    /// Whether the message was longer than the question.
+    /// Whether the query is a truncated message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query_truncated: Option<bool>,
 }
@@ -61,41 +61,41 @@ pub struct Trigger {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Search {
-    /// What was searched.
+    /// The type that was searched.
     pub resource_type: ResourceType,
-    /// The URI that was asked for,
+    /// The requested URI.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_uri_input: Option<String>,
-    /// and the one that was searched.
+    /// The URI that was searched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_uri_resolved: Option<String>,
-    /// One archive alone.
+    /// The only archive that was searched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archive_id: Option<String>,
-    /// Whether letters in either case fit; only said of archives.
+    /// Whether case was ignored; set for archives only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub case_insensitive: Option<bool>,
-    /// Results, at most.
+    /// Maximum number of results.
     pub limit: usize,
-    /// The score below which the index gave nothing.
+    /// The minimum score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score_threshold: Option<f64>,
-    /// How long it took.
+    /// Duration in milliseconds.
     #[serde(default)]
     pub duration_ms: u64,
-    /// Results.
+    /// Number of results.
     #[serde(default)]
     pub total: usize,
-    /// The first of them.
+    /// The first results.
     #[serde(default)]
     pub results: Vec<Hit>,
-    /// Why there are none.
+    /// The error, if the search failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl Search {
-    /// A search that has not been made.
+    /// A search that has not run yet.
     pub fn new(resource_type: ResourceType, limit: usize) -> Self {
         Self {
             resource_type,
@@ -113,27 +113,27 @@ impl Search {
     }
 }
 
-/// A result of a search.
+/// A search result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hit {
-    /// Where it is.
+    /// The URI.
     pub uri: String,
-    /// What was searched for it.
+    /// The type that was searched.
     pub resource_type: ResourceType,
-    /// The kind of memory.
+    /// The category, for a memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
-    /// How well it fits.
+    /// The relevance score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
-    /// What its place among the results is made of.
+    /// The components of the rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<Parts>,
-    /// 0 an abstract, 1 an overview, 2 a file.
+    /// The level: 0 abstract, 1 overview, 2 file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<u8>,
-    /// In few words.
+    /// A short description.
     #[serde(default)]
     pub abstract_preview: String,
     /// `memory`, `skill`, `resource` or `archive_match`.
@@ -145,88 +145,88 @@ pub struct Hit {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Selected {
-    /// Where it is.
+    /// The URI.
     pub uri: String,
-    /// What was searched for it.
+    /// The type that was searched.
     pub resource_type: ResourceType,
-    /// The kind of memory.
+    /// The category, for a memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
-    /// How well it fits.
+    /// The relevance score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
-    /// What its place among the results is made of.
+    /// The components of the rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<Parts>,
-    /// The line of an archive.
+    /// The line number, for an archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// In few words.
+    /// A short description.
     #[serde(default)]
     pub abstract_preview: String,
-    /// Whether the model was given it.
+    /// Whether it was given to the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub injected: Option<bool>,
-    /// Why it was not.
+    /// Why it was not given to the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped_reason: Option<String>,
     /// Why it could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_error: Option<String>,
-    /// Whether it stood in a list.
+    /// Whether it was listed in the response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub displayed: Option<bool>,
-    /// What it holds now; added for whoever asks, never kept.
+    /// The current content, added when a trace is queried and never stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_preview: Option<String>,
 }
 
-/// Counts.
+/// Counts of a recall.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Stats {
-    /// Results of all searches.
+    /// Number of results of all searches.
     pub candidate_count: usize,
-    /// Those that were shown or used,
+    /// Number of results that were shown or used.
     pub selected_count: usize,
-    /// and that the model was given.
+    /// Number of results that were given to the model.
     pub injected_count: usize,
-    /// Tokens of what the model was given.
+    /// Estimated tokens given to the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub estimated_tokens: Option<u64>,
 }
 
-/// One recall.
+/// The record of one recall.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Trace {
-    /// The version of the form.
+    /// Version of the record format.
     pub schema_version: String,
-    /// Its id.
+    /// The trace id.
     pub trace_id: String,
-    /// When, in milliseconds since 1970.
+    /// When it happened, in milliseconds since 1970.
     pub ts: i64,
-    /// In which session.
+    /// The session and agent.
     #[serde(flatten)]
     pub speaker: Speaker,
     /// The tool, or `auto_recall`.
     pub source: String,
     /// `semantic_find` or `archive_grep`.
     pub operation_type: String,
-    /// What was searched.
+    /// The types that were searched.
     pub resource_types: Vec<ResourceType>,
-    /// What made it happen.
+    /// What triggered the recall.
     pub trigger: Trigger,
     /// The searches.
     pub searches: Vec<Search>,
-    /// What was shown or used.
+    /// The results that were shown or used.
     pub selected: Vec<Selected>,
     /// Counts.
     pub stats: Stats,
 }
 
 impl Trace {
-    /// A recall that happens now.
+    /// A trace with the current time.
     pub(crate) fn new(source: &str, operation: &str, speaker: Speaker, trigger: Trigger) -> Self {
         let ts = Timestamp::now().as_millisecond();
         Self {
@@ -242,7 +242,7 @@ impl Trace {
     }
 }
 
-/// A trace's id.
+/// Creates a trace id.
 fn new_id(source: &str, ms: i64) -> String {
     if source != "auto_recall" {
         return format!("{source}-{ms}-{}", super::base36(ID_CHARS));
@@ -257,7 +257,7 @@ fn new_id(source: &str, ms: i64) -> String {
     format!("recall_{}_{}", digits.into_iter().collect::<String>(), super::base36(ID_CHARS))
 }
 
-/// What a place is called in traces: skills are the agent's, wherever they lie.
+/// The type name in traces: skills count as the agent's, wherever they are stored.
 pub(crate) fn type_of(kind: Kind) -> ResourceType {
     match kind {
         Kind::Skill => ResourceType::Agent,
@@ -268,7 +268,7 @@ pub(crate) fn type_of(kind: Kind) -> ResourceType {
 }
 
 impl Hit {
-    /// The first results of a search, as many as the configuration keeps.
+    /// The first results of a search, up to the configured maximum.
     pub(crate) fn first(hits: &[library::Hit], config: &ContextConfig) -> Vec<Self> {
         let shown = hits.iter().take(config.trace_recall_max_results_per_search);
         let traced = shown.map(|hit| Self {
@@ -286,7 +286,7 @@ impl Hit {
 }
 
 impl Selected {
-    /// A result of a search that was taken.
+    /// Records a search result that was selected.
     pub(crate) fn of(hit: &library::Hit, config: &ContextConfig) -> Self {
         Self {
             category: hit.category.clone(),
@@ -296,7 +296,7 @@ impl Selected {
         }
     }
 
-    /// A place alone.
+    /// Records a URI without a search result.
     pub(crate) fn plain(uri: &str, resource_type: ResourceType, text: &str, config: &ContextConfig) -> Self {
         Self {
             uri: uri.to_owned(),

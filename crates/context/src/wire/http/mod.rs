@@ -1,5 +1,5 @@
-//! The OpenViking server's HTTP interface, as far as its plugin and its client use it. [`HttpDoor`] answers requests that
-//! somebody else received and let in; it knows no sockets and no credentials.
+//! The subset of OpenViking's HTTP interface that its plugin and its client use. [`HttpDoor`] handles requests that
+//! another component received and authenticated; it knows no sockets and no credentials.
 
 mod params;
 mod routes;
@@ -21,40 +21,40 @@ use serde::Serialize;
 use serde_json::Value;
 use std::{sync::Arc, time::Duration};
 
-/// A body is at most this long.
+/// Maximum size of a request body, in bytes.
 pub const MAX_BODY_BYTES: usize = 64 << 20;
-/// A body must have come within this time: uploads of the largest size over a slow line.
+/// Timeout of a request body, long enough for the largest upload over a slow connection.
 pub const BODY_WITHIN: Duration = Duration::from_secs(120);
-/// What a client may put before every path.
+/// An optional prefix of every path.
 pub const PREFIX: &str = "/openviking";
 
-/// Answers the interface's requests.
+/// Handles the requests of the interface.
 #[derive(Clone)]
 pub struct HttpDoor {
     store: Arc<ContextStore>,
 }
 
-/// What a route answers.
+/// The response of a route.
 pub(crate) enum Answer {
-    /// With all of the envelope's keys.
+    /// With all keys of the envelope.
     Full(Value),
-    /// With `status` and `result` alone.
+    /// With only `status` and `result`.
     Short(Value),
-    /// A list, and whether there is more.
+    /// A list, and whether there are more entries.
     Listed(Value, bool),
     /// Without the envelope.
     Plain(StatusCode, Value),
-    /// A file as it is.
+    /// The content of a file.
     File(String),
 }
 
 impl Answer {
-    /// With all of the envelope's keys.
+    /// With all keys of the envelope.
     pub(crate) fn full(result: impl Serialize) -> Result<Self> {
         shapes::value(result).map(Self::Full)
     }
 
-    /// With `status` and `result` alone.
+    /// With only `status` and `result`.
     pub(crate) fn short(result: impl Serialize) -> Result<Self> {
         shapes::value(result).map(Self::Short)
     }
@@ -65,7 +65,7 @@ impl Answer {
     }
 }
 
-/// An answer around its result.
+/// The envelope of a response.
 #[derive(Serialize)]
 struct Envelope<'a> {
     status: &'static str,
@@ -95,7 +95,7 @@ struct BareError<'a> {
     error: &'a ApiError,
 }
 
-/// What a route is asked.
+/// A request to a route.
 pub(crate) struct Ask<'a> {
     pub(crate) store: &'a Arc<ContextStore>,
     pub(crate) who: Identity,
@@ -107,15 +107,15 @@ pub(crate) struct Ask<'a> {
 }
 
 impl HttpDoor {
-    /// On this store.
+    /// Creates a handler for this store.
     pub fn new(store: Arc<ContextStore>) -> Self {
         Self { store }
     }
 
-    /// Answers one request. The work is done where it may block.
+    /// Handles one request. The work runs on a blocking thread.
     pub async fn handle(&self, request: Request<Bytes>) -> Response<Bytes> {
         if routes::is_probe(&request) {
-            // Whether the store is up is told without waiting for a thread: all of them may be busy.
+            // Health checks do not wait for a blocking thread, because all of them may be busy.
             return answer(&self.store, &request);
         }
         let store = self.store.clone();
@@ -171,7 +171,7 @@ fn answer(store: &Arc<ContextStore>, request: &Request<Bytes>) -> Response<Bytes
     }
 }
 
-/// An error as an answer.
+/// Converts an error to a response.
 pub fn refusal(error: &ApiError) -> Response<Bytes> {
     let status = StatusCode::from_u16(error.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if error.bare {
@@ -189,14 +189,14 @@ pub fn refusal(error: &ApiError) -> Response<Bytes> {
     }
 }
 
-/// What is sent when an answer cannot be written.
+/// The response when serialisation fails.
 const BROKEN: &str = r#"{"status":"error","error":{"code":"INTERNAL","message":"Internal server error"}}"#;
 
 fn json_response(status: StatusCode, body: &impl Serialize) -> Response<Bytes> {
     let (status, body) = match serde_json::to_vec(body) {
         Ok(body) => (status, Bytes::from(body)),
         Err(error) => {
-            tracing::error!(%error, "an answer of the context store could not be written as JSON");
+            tracing::error!(%error, "a response of the context store could not be serialised as JSON");
             (StatusCode::INTERNAL_SERVER_ERROR, Bytes::from_static(BROKEN.as_bytes()))
         }
     };

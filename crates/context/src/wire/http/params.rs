@@ -1,9 +1,9 @@
-//! Reads bodies and queries, and says everything that is wrong with them in the form the original's clients know.
+//! Parses bodies and query strings, and reports all errors in the format that the original server's clients expect.
 
 use crate::error::{ApiError, Code, Details, Result, ValidationError};
 use serde_json::{Map, Value};
 
-/// What came in, and what is wrong with it so far.
+/// The parameters, and the errors found so far.
 pub(super) struct Params {
     place: &'static str,
     map: Map<String, Value>,
@@ -12,7 +12,7 @@ pub(super) struct Params {
 }
 
 impl Params {
-    /// A JSON body; an empty one is an empty object.
+    /// Parses a JSON body; an empty body is an empty object.
     pub(super) fn body(bytes: &[u8]) -> Result<Self> {
         let new = |map| Self { place: "body", map, known: Vec::new(), wrong: Vec::new() };
         if bytes.is_empty() {
@@ -33,7 +33,7 @@ impl Params {
         params.finish().map(|()| new(Map::new()))
     }
 
-    /// A query string. Numbers and truth values stay text until they are asked for.
+    /// Parses a query string. Numbers and booleans stay text until they are read.
     pub(super) fn query(query: Option<&str>) -> Self {
         let mut map = Map::new();
         for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
@@ -55,7 +55,7 @@ impl Params {
         self.wrong.push((field.map(str::to_owned), message, kind));
     }
 
-    /// Something that is wrong with the whole.
+    /// Reports an error about the whole body.
     pub(super) fn whole(&mut self, message: &str) {
         self.fault(None, format!("Value error, {message}"), "value_error");
     }
@@ -64,24 +64,24 @@ impl Params {
         self.map.get(name).is_some_and(|value| !value.is_null())
     }
 
-    /// Whether a field is there and says that there is nothing.
+    /// Whether a field is present and null.
     pub(super) fn is_null(&self, name: &str) -> bool {
         self.map.get(name).is_some_and(Value::is_null)
     }
 
-    /// A field as it is.
+    /// The value of a field.
     pub(super) fn any(&mut self, name: &'static str) -> Option<Value> {
         self.known.push(name);
         self.map.get(name).filter(|value| !value.is_null()).cloned()
     }
 
-    /// Fields that are accepted and mean nothing here.
+    /// Fields that are accepted but have no effect here.
     pub(super) fn accept(&mut self, names: &[&'static str]) {
         self.known.extend(names);
     }
 
-    /// Fields that ask for what nothing here does: refused, for to be ignored would be worse. What is empty asks for
-    /// nothing.
+    /// Fields that request an unsupported feature. They are rejected, because silently ignoring them would be worse.
+    /// Empty values are allowed.
     pub(super) fn refuse(&mut self, names: &[&'static str]) {
         self.known.extend(names);
         for name in names {
@@ -91,7 +91,7 @@ impl Params {
         }
     }
 
-    /// A flag that can only have the value that things here always have.
+    /// A flag that supports only one value.
     pub(super) fn only(&mut self, name: &'static str, value: bool) {
         if self.flag(name).is_some_and(|told| told != value) {
             self.fault(Some(name), format!("Not supported by this server: only {value}"), "not_supported");
@@ -236,7 +236,7 @@ impl Params {
         }
     }
 
-    /// Everything that is wrong, at once. Bodies must not have fields that nobody asked for.
+    /// Reports all errors at once, including unknown fields of a body.
     pub(super) fn finish(&mut self) -> Result<()> {
         if self.place == "body" {
             let extra: Vec<String> = self
@@ -274,7 +274,7 @@ impl Params {
     }
 }
 
-/// Whether a value asks for anything: somewhere in it there is more than emptiness.
+/// Whether a value contains anything that is not empty.
 fn asks(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -285,7 +285,7 @@ fn asks(value: &Value) -> bool {
     }
 }
 
-/// Undoes percent-encoding. What is not valid stays as it is.
+/// Decodes percent-encoding. Invalid sequences are kept.
 pub(crate) fn decode(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

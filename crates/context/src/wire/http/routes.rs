@@ -1,4 +1,4 @@
-//! The routes, top to bottom.
+//! The routes of the interface.
 
 use super::{Answer, Ask, params::Params, traces, upload};
 use crate::{
@@ -33,10 +33,10 @@ use serde::Serialize;
 use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// The version of the interface that is spoken.
+/// The version of the interface.
 const VERSION: &str = "0.5.2";
 
-/// Whether a request only asks if the interface is up: answered from memory.
+/// Whether a request is a health check, which is answered from memory.
 pub(super) fn is_probe(request: &http::Request<bytes::Bytes>) -> bool {
     let path = request.uri().path();
     matches!(path.strip_prefix(super::PREFIX).unwrap_or(path), "/health" | "/ready")
@@ -111,7 +111,7 @@ struct SystemStatus<'a> {
     user: &'a str,
 }
 
-/// A place alone.
+/// A URI.
 #[derive(Serialize)]
 struct UriShape {
     uri: String,
@@ -216,7 +216,7 @@ fn files(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
     }
 }
 
-/// `ls`, and `tree` the same as deep as it goes.
+/// `ls`, and `tree`, which lists all levels.
 fn list(ask: &Ask<'_>, account: &Arc<Account>, query: &mut Params, tree: bool) -> Result<Answer> {
     let uri = query.text("uri").unwrap_or_else(|| crate::store::uri::SCHEME.to_owned());
     let output = query.one_of("output", &["agent", "original"]).unwrap_or("agent");
@@ -266,7 +266,7 @@ fn remove(ask: &Ask<'_>, account: &Arc<Account>, query: &mut Params) -> Result<A
     })
 }
 
-/// A task that was over before its id was told.
+/// Creates a task that is already complete.
 fn done(ask: &Ask<'_>, kind: &'static str, resource: &str) -> String {
     let task = ask.store.tasks.begin(kind, resource, &owner(ask));
     ask.store.tasks.end(&task, crate::sessions::tasks::Ended::default());
@@ -317,7 +317,7 @@ fn content(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
     }
 }
 
-/// What may be searched, by its word.
+/// Parses the names of searchable kinds.
 fn kinds(words: &[String]) -> Result<Vec<Kind>> {
     let kind = |word: &String| match word.as_str() {
         "memory" => Ok(Kind::Memory),
@@ -328,7 +328,7 @@ fn kinds(words: &[String]) -> Result<Vec<Kind>> {
     words.iter().map(kind).collect()
 }
 
-/// What `find` is asked, and the words for the kinds of content, which are checked after everything else.
+/// Parses a `find` request, and the names of kinds, which are validated after everything else.
 fn read_find(body: &mut Params) -> (Find, Vec<String>) {
     let find = Find {
         query: body.text("query").unwrap_or_default(),
@@ -395,7 +395,7 @@ fn searches(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             body.accept(&["telemetry", "time_field", "include_provenance"]);
             body.refuse(&["filter", "image_url"]);
             if rest == ["search"] {
-                // All but the first two say how a context is put together, and none was asked for.
+                // All but the first two configure the assembly of a context, which was not requested.
                 body.accept(&[
                     "session_id",
                     "query_expansion",
@@ -471,7 +471,7 @@ fn set_tags(ask: &Ask<'_>) -> Result<Answer> {
     let uri = body.required("uri");
     let tags = body.texts("tags").unwrap_or_default();
     let mode = tag_mode(&mut body, "mode");
-    // A folder's labels are those of everything below it.
+    // The tags of a folder apply to everything inside it.
     body.accept(&["recursive", "telemetry"]);
     body.finish()?;
     let place = Place::parse(&uri, &ask.who)?;
@@ -503,7 +503,7 @@ fn add_resource(ask: &Ask<'_>) -> Result<Answer> {
         host_paths: false,
         ..NewResource::default()
     };
-    // Everything is done before the answer; there is nothing to wait for.
+    // The import completes before the response, so there is nothing to wait for.
     body.accept(&["wait", "telemetry", "directly_upload_media"]);
     body.only("preserve_structure", true);
     body.refuse(&["acl", "args"]);
@@ -571,7 +571,7 @@ fn watches(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
         to_uri = body.text("to_uri").or(to_uri);
     }
     let importer = &ask.store.importer;
-    // A watch is named by its id in the path, or by what it keeps up to date.
+    // A watch is identified by its id in the path, or by the URI that it updates.
     let (named, trigger) = match rest {
         [] => (to_uri, false),
         ["trigger"] => (to_uri, true),

@@ -1,4 +1,4 @@
-//! The routes of sessions: messages, commits, context, archives and kept tool results.
+//! The routes of sessions: messages, commits, context, archives and stored tool results.
 
 use super::{
     Answer, Ask,
@@ -26,7 +26,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// A message as a client sends it.
+/// A message sent by a client.
 struct GivenMessage {
     role: String,
     content: Option<String>,
@@ -59,13 +59,13 @@ impl GivenMessage {
     }
 }
 
-/// A session's policy as a client sends it.
+/// A session policy sent by a client.
 fn policy(told: serde_json::Map<String, Value>) -> Result<PolicyPatch> {
     serde_json::from_value(Value::Object(told))
         .map_err(|error| ApiError::argument(format!("Invalid auto_commit_policy: {error}")))
 }
 
-/// How many messages a batch added, and how the session stands.
+/// The number of messages that a batch added, and the state of the session.
 #[derive(Serialize)]
 struct BatchShape {
     #[serde(flatten)]
@@ -91,7 +91,7 @@ struct ResultsShape {
     tool_results: Vec<externalise::Metadata>,
 }
 
-/// Archives a session that has grown beyond what its policy allows.
+/// Archives a session that exceeds the thresholds of its policy.
 fn commit_when_full(ask: &Ask<'_>, id: &str) -> Result<()> {
     let account = ask.store.account(&ask.who)?;
     if let Some(keep) = autocommit::due(&account, &ask.who, id)? {
@@ -150,7 +150,7 @@ pub(super) fn answer(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
     }
 }
 
-/// A new session.
+/// Creates a session.
 fn create(ask: &Ask<'_>, account: &Arc<Account>) -> Result<Answer> {
     let mut body = Params::body(ask.body)?;
     let id = body.text("session_id").unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
@@ -170,7 +170,7 @@ fn create(ask: &Ask<'_>, account: &Arc<Account>) -> Result<Answer> {
     Answer::full(NewSessionShape::new(&ask.who, &id, set))
 }
 
-/// Several messages, all or none.
+/// Adds several messages, all or none.
 fn add_batch(ask: &Ask<'_>, account: &Arc<Account>, id: &str) -> Result<Answer> {
     let mut body = Params::body(ask.body)?;
     let all = body.list("messages").unwrap_or_default();
@@ -183,14 +183,14 @@ fn add_batch(ask: &Ask<'_>, account: &Arc<Account>, id: &str) -> Result<Answer> 
     for message in &all {
         read.push(GivenMessage::read(&mut Params::body(message.to_string().as_bytes())?)?);
     }
-    // What is wrong with one of them is found before any is taken.
+    // All messages are validated before one is stored.
     let messages = read.into_iter().map(GivenMessage::message).collect::<Result<Vec<_>>>()?;
     let session = sessions::add_messages(account, &ask.who, id, &messages)?;
     commit_when_full(ask, id)?;
     Answer::full(BatchShape { session, added: messages.len() })
 }
 
-/// When a session is archived by itself.
+/// Configures automatic archiving of a session.
 fn configure(ask: &Ask<'_>, account: &Arc<Account>, id: &str) -> Result<Answer> {
     let mut body = Params::body(ask.body)?;
     let off = body.is_null("auto_commit_policy");
@@ -206,7 +206,7 @@ fn configure(ask: &Ask<'_>, account: &Arc<Account>, id: &str) -> Result<Answer> 
     Answer::full(SessionConfigShape::new(id, autocommit::configure(account, &ask.who, id, &policy)?))
 }
 
-/// Archives a session's messages.
+/// Archives the messages of a session.
 fn commit(ask: &Ask<'_>, query: &mut Params, id: &str) -> Result<Answer> {
     let mut body = Params::body(ask.body)?;
     let keep = body.integer("keep_recent_count", 0).unwrap_or_default();
@@ -228,7 +228,7 @@ fn commit(ask: &Ask<'_>, query: &mut Params, id: &str) -> Result<Answer> {
     Answer::short(CommitShape::new(commit, summary, reset))
 }
 
-/// Large results of tools that a session keeps apart.
+/// Large tool results that a session stores separately.
 fn tool_results(ask: &Ask<'_>, account: &Arc<Account>, id: &str, rest: &[&str]) -> Result<Answer> {
     let who = &ask.who;
     let mut query = Params::query(ask.query);
@@ -240,7 +240,7 @@ fn tool_results(ask: &Ask<'_>, account: &Arc<Account>, id: &str, rest: &[&str]) 
             sessions::check_id(id)?;
             let mut tool_results = externalise::list(account, who, id, tool.as_deref(), usize_of(limit))?;
             for result in &mut tool_results {
-                // The form that the plugin reads back.
+                // The form of reference that the plugin reads back.
                 result.storage_uri = externalise::reference(id, &result.tool_result_id);
             }
             Answer::full(ResultsShape { tool_results })

@@ -1,4 +1,4 @@
-//! The plugin's own routes: recall traces, and what a URI holds.
+//! The routes of the plugin itself: recall traces, and the content of a URI.
 
 use super::{Answer, Ask, params::Params, routes::owner};
 use crate::{
@@ -13,16 +13,16 @@ use crate::{
 use http::{Method, StatusCode};
 use serde::Serialize;
 
-/// Traces that are shown unless said otherwise.
+/// Default number of traces.
 const SHOWN: i64 = 20;
-/// Items of a list, at most.
+/// Maximum number of items of a list.
 const MAX_ITEMS: i64 = 100;
-/// Characters of content that are shown unless said otherwise.
+/// Default number of characters of content.
 const CONTENT: i64 = 20_000;
-/// and at most.
+/// Maximum number of characters of content.
 const MAX_CONTENT: i64 = 100_000;
 
-/// A request that was not done.
+/// The error response of these routes.
 #[derive(Serialize)]
 struct Refused<'a> {
     ok: bool,
@@ -56,7 +56,7 @@ pub(super) fn answer(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
     }
 }
 
-/// The first of several spellings that is there.
+/// The value of the first spelling of a parameter that is present.
 fn text(query: &mut Params, names: &[&'static str]) -> Option<String> {
     names.iter().find_map(|name| query.text(name)).filter(|text| !text.is_empty())
 }
@@ -124,7 +124,7 @@ fn one(ask: &Ask<'_>, id: &str) -> Result<Answer> {
     Answer::plain(StatusCode::OK, shape)
 }
 
-/// A result of a search, with where more is told of it.
+/// A search result with the URL of its details.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct LatestItem<'a> {
@@ -147,7 +147,7 @@ struct LatestShape<'a> {
     items: Vec<LatestItem<'a>>,
 }
 
-/// What the newest `ov_search` of a session found.
+/// The results of the newest `ov_search` of a session.
 fn latest(ask: &Ask<'_>) -> Result<Answer> {
     let mut query = Params::query(ask.query);
     let limit = query.integer("limit", i64::MIN).unwrap_or(SHOWN).clamp(1, MAX_ITEMS);
@@ -223,7 +223,7 @@ struct ContentShape {
     has_more: bool,
 }
 
-/// What is known of a place; an empty object where nothing is there.
+/// Information about a place; an empty object when it does not exist.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Metadata {
@@ -245,7 +245,7 @@ struct DetailShape {
     content: Option<ContentShape>,
 }
 
-/// What a trace showed of a URI.
+/// The preview of a URI in a trace.
 fn traced_preview(ask: &Ask<'_>, trace_id: String, uri: &str) -> Option<String> {
     let wanted = Wanted { trace_id: Some(trace_id), limit: 1, owner: Some(owner(ask)), ..Wanted::default() };
     let found = ask.store.traces.query(&wanted);

@@ -1,14 +1,14 @@
-//! `multipart/form-data`, as far as uploads need it.
+//! A minimal `multipart/form-data` parser for uploads.
 
 use crate::error::{ApiError, Result};
 
-/// A file that was sent.
+/// An uploaded file.
 pub(crate) struct Upload<'a> {
     pub(crate) name: String,
     pub(crate) bytes: &'a [u8],
 }
 
-/// The part called `file`.
+/// The part named `file`.
 pub(crate) fn file<'a>(content_type: &str, body: &'a [u8]) -> Result<Upload<'a>> {
     let missing = || ApiError::argument("Invalid request parameters: body.file: Field required");
     let boundary = content_type

@@ -1,4 +1,4 @@
-//! Files and folders.
+//! Responses about files and folders.
 
 use crate::{
     store::{
@@ -13,7 +13,7 @@ use serde::Serialize;
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(crate) enum Row {
-    /// `simple`: the URI alone.
+    /// `simple`: only the URI.
     Uri(String),
     /// `output=agent`.
     #[serde(rename_all = "camelCase")]
@@ -41,7 +41,7 @@ pub(crate) enum Row {
     },
 }
 
-/// How rows look.
+/// The format of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowStyle {
     Simple,
@@ -195,7 +195,7 @@ impl TaggedShape {
     }
 }
 
-/// Something that was removed.
+/// A removed resource.
 #[derive(Serialize)]
 pub(crate) struct RemovedShape {
     #[serde(skip_serializing_if = "Option::is_none")]

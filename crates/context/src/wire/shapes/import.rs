@@ -1,4 +1,4 @@
-//! Imports and skills.
+//! Responses about imports and skills.
 
 use super::sessions::CommitShape;
 use crate::{
@@ -40,7 +40,7 @@ struct FolderMeta {
 #[serde(untagged)]
 enum ImportMeta {
     Folder(FolderMeta),
-    /// Nothing is told of a single file.
+    /// No metadata is reported for a single file.
     File {},
 }
 
@@ -79,7 +79,7 @@ pub struct ImportShape {
 }
 
 impl ImportShape {
-    /// What was brought in, for a caller.
+    /// The response to an import.
     pub fn new(imported: Imported, who: &Identity) -> Self {
         let contexts = imported.files + 2 * imported.folders;
         let compat = Compat::import(&Import {
@@ -163,7 +163,7 @@ impl InstalledShape {
     }
 }
 
-/// What an upload would bring in.
+/// The skills that an upload contains.
 #[derive(Serialize)]
 pub(crate) struct InspectedShape {
     pub(crate) skills: [About; 1],

@@ -1,4 +1,4 @@
-//! Answers in OpenViking's shapes, made from this store's own types. What the shapes have beyond those is in
+//! Responses in OpenViking's format, built from this store's own types. Fields that this store has no data for are in
 //! [`Compat`](super::compat::Compat).
 
 mod files;
@@ -18,7 +18,7 @@ pub(crate) use sessions::{
 use crate::error::Result;
 use serde::Serialize;
 
-/// An answer as JSON. A shape of ours that cannot be written is a defect.
+/// Serialises a response. A response that cannot be serialised is a defect.
 pub(crate) fn value(shape: impl Serialize) -> Result<serde_json::Value> {
     Ok(serde_json::to_value(shape)?)
 }

@@ -1,4 +1,4 @@
-//! Results of searches and recalls.
+//! Responses about searches and recalls.
 
 use crate::{
     find::{
@@ -12,7 +12,7 @@ use crate::{
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A result of a search.
+/// A search result.
 #[derive(Debug, Serialize)]
 pub(crate) struct Item {
     context_type: &'static str,
@@ -22,7 +22,7 @@ pub(crate) struct Item {
     #[serde(rename = "abstract")]
     abstract_: String,
     tags: Vec<String>,
-    /// Where contents were asked for; null where one could not be read.
+    /// Present if contents were requested; null if the content could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<Option<String>>,
 }
@@ -47,7 +47,7 @@ impl Item {
     }
 }
 
-/// Results by kind, as `find` answers.
+/// Results grouped by kind, as `find` returns them.
 #[derive(Debug, Serialize)]
 pub(crate) struct Grouped {
     memories: Vec<Item>,
@@ -63,12 +63,12 @@ impl Grouped {
     }
 }
 
-/// What a client asked of a recall beside the question.
+/// A client's recall request.
 pub(crate) struct RecallRequest {
     pub(crate) asked: search::Recall,
-    /// What it is for; only told again.
+    /// The purpose of the recall; only repeated in the response.
     pub(crate) purpose: Option<String>,
-    /// Asked by its old name.
+    /// The request used the deprecated route.
     pub(crate) deprecated: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Sessions, commits, tasks and kept tool results.
+//! Responses about sessions, commits, tasks and stored tool results.
 
 use crate::{
     service::Commit,
@@ -150,7 +150,7 @@ pub(crate) struct CommitShape {
     pub(super) archive_uri: Option<String>,
     archived: bool,
     estimated_active_tokens: u64,
-    /// An archive always gets its overview; who asked for one is told so.
+    /// Whether the client requested an overview; an archive always gets one.
     effective_enable_working_memory: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     reset_context: Option<bool>,
@@ -216,7 +216,7 @@ impl From<TaskState> for TaskShape {
     }
 }
 
-/// A part of a kept tool result, with what is noted about it where that was asked for.
+/// A range of a stored tool result, with its metadata if requested.
 #[derive(Serialize)]
 pub(crate) struct ChunkShape {
     #[serde(flatten)]
@@ -225,7 +225,7 @@ pub(crate) struct ChunkShape {
     pub(crate) metadata: Option<externalise::Metadata>,
 }
 
-/// Where a text stands in a kept tool result.
+/// The occurrences of a text in a stored tool result.
 #[derive(Serialize)]
 pub(crate) struct MatchesShape<'a> {
     pub(crate) tool_result_id: &'a str,

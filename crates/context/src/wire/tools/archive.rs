@@ -1,4 +1,4 @@
-//! `ov_archive_search` and `ov_archive_expand`: what a session said before it was archived.
+//! `ov_archive_search` and `ov_archive_expand`: search and read the archived messages of a session.
 
 use super::{Call, Outcome, said};
 use crate::{
@@ -13,11 +13,11 @@ use crate::{
 use serde_json::json;
 use std::time::Instant;
 
-/// Matches that are shown.
+/// Maximum number of matches shown.
 const SHOWN: usize = 12;
-/// Characters of a match that are shown.
+/// Maximum length of a shown match, in characters.
 const MAX_SHOWN_CHARS: usize = 1500;
-/// Matches that are counted.
+/// Maximum number of matches counted.
 const COUNTED: usize = 256;
 
 fn missing(param: &str) -> Outcome {
@@ -67,7 +67,7 @@ pub(super) fn search(call: &Call<'_>) -> Outcome {
     )
 }
 
-/// A match as people read it.
+/// A match, formatted for people.
 fn block(number: usize, found: &GrepMatch) -> String {
     let name = found.uri.rsplit('/').nth(1).unwrap_or_default();
     let line = if found.content.chars().count() > MAX_SHOWN_CHARS {
@@ -158,7 +158,7 @@ pub(super) fn expand(call: &Call<'_>) -> Outcome {
     )
 }
 
-/// A message as people read it.
+/// A message, formatted for people.
 fn spoken(message: &Message) -> String {
     let parts: Vec<String> = message
         .parts

@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// An import takes at most this long, whatever is asked.
+/// Maximum duration of an import, regardless of the request.
 const MAX_SECONDS: f64 = 3600.0;
 
 pub(super) fn skill(call: &Call<'_>) -> Outcome {
@@ -40,7 +40,7 @@ pub(super) fn skill(call: &Call<'_>) -> Outcome {
     said(text, Done { action: "skill_imported", result: InstalledShape::new(skill, task) })
 }
 
-/// The details of an answer: what was done, and what the server would answer.
+/// The details of a response: the action, and the fields of the server's response.
 #[derive(Serialize)]
 struct Done<T> {
     action: &'static str,
@@ -48,7 +48,7 @@ struct Done<T> {
     result: T,
 }
 
-/// Ends with the call, or after `timeout` seconds.
+/// A token that is cancelled with the call, or after `timeout` seconds.
 fn within(call: &Call<'_>) -> CancellationToken {
     let cancel = call.session.cancel.child_token();
     if let Some(seconds) = call.number("timeout").filter(|n| *n > 0.0)

@@ -1,4 +1,4 @@
-//! `memory_recall`, `memory_store`, `memory_forget`; and the recall that is put before a user's message.
+//! `memory_recall`, `memory_store`, `memory_forget`, and automatic recall before a user's message.
 
 use super::{Call, Outcome, Session, Thrown, said};
 use crate::{
@@ -21,14 +21,14 @@ use jiff::Timestamp;
 use serde_json::json;
 use toolyard_protocol::ErrorCode;
 
-/// A single match this good is forgotten without asking.
+/// A single match with at least this score is forgotten without confirmation.
 const SURE: f64 = 0.85;
-/// Candidates that are shown unless said otherwise.
+/// Default number of candidates shown.
 const CANDIDATES: usize = 5;
-/// A text that is remembered has at most this many characters.
+/// Maximum length of a stored text, in characters.
 const MAX_TEXT_CHARS: usize = 200_000;
 
-/// Searches, ranks and reads, and begins the trace of it.
+/// Searches, ranks and reads memories, and creates the trace.
 fn recalled(call: &Call<'_>, source: &str, query: &str, how: &Effective) -> Result<(Recalled, Trace), Thrown> {
     let account = call.store.account(&call.who)?;
     let mut recalled = recall::recall(&account, &call.who, call.config(), query, how)?;
@@ -79,7 +79,7 @@ pub(super) fn recall(call: &Call<'_>) -> Outcome {
     said(format!("Found {} memories:\n\n{}", chosen.len(), lines.join("\n")), details)
 }
 
-/// The block that is put before a user's message, if anything relevant is remembered.
+/// The block that is put before a user's message, if there are relevant memories.
 pub(crate) fn auto_recall(call: &Call<'_>, raw: &str, query: &str) -> Result<Option<String>, Thrown> {
     let how = call.effective(&QueryParams::default());
     let (recalled, mut trace) = recalled(call, "auto_recall", query, &how)?;
@@ -95,7 +95,7 @@ pub(crate) fn auto_recall(call: &Call<'_>, raw: &str, query: &str) -> Result<Opt
     );
     for chosen in &recalled.chosen {
         let category = chosen.hit.category.as_deref().unwrap_or("memory");
-        // A memory must not end the block it stands in.
+        // A memory must not close the block that contains it.
         let text = chosen.text.replace("</relevant-memories>", "<\\/relevant-memories>").replace('\n', "\n  ");
         block.push_str(&format!("- [{category}]\n  <uri>{}</uri>\n  {text}\n", chosen.hit.uri));
     }
@@ -149,7 +149,7 @@ pub(super) fn store(call: &Call<'_>) -> Outcome {
     said(lines.join("\n"), details)
 }
 
-/// Whether a URI is one that `memory_forget` may delete, by its form.
+/// Whether the form of a URI allows `memory_forget` to delete it.
 fn is_memory_uri(uri: &str) -> bool {
     let Some(rest) = uri.strip_prefix(SCHEME) else { return false };
     let names: Vec<&str> = rest.split('/').collect();

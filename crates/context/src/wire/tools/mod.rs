@@ -1,7 +1,7 @@
-//! The fifteen tools: what each is called with, and who calls. A file for each family; `table.rs` lists them.
+//! The fifteen tools: their arguments and callers. There is one file for each group of tools; `table.rs` lists them.
 //!
-//! Two ways of failing exist and both are kept: a tool throws ([`Thrown`]: the call failed), or it answers normally and
-//! says in `details.error` what was wrong.
+//! Two kinds of failure exist, as in the original: a tool throws ([`Thrown`]: the call failed), or it returns normally
+//! and reports the error in `details.error`.
 
 mod archive;
 mod import;
@@ -29,14 +29,14 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use toolyard_protocol::{ErrorCode, canonical::sha256_hex};
 
-/// A call that failed.
+/// A failed call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Thrown {
-    /// For branching.
+    /// The error code for callers.
     pub code: ErrorCode,
-    /// As the original words it.
+    /// The message in the original's wording.
     pub message: String,
-    /// What lies behind it, for logs.
+    /// The underlying causes, for logs.
     pub causes: Option<String>,
 }
 
@@ -67,49 +67,49 @@ impl From<ApiError> for Thrown {
     }
 }
 
-/// What a tool answers.
+/// The result of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// For a model.
+    /// The text for a model.
     pub text: String,
-    /// For programs.
+    /// The details for programs.
     pub details: Value,
 }
 
 impl Answer {
-    /// The answer in the form of a tool result: a list of contents, and details beside it.
+    /// The result in the form of a tool result: a list of contents, and details.
     pub(crate) fn into_data(self) -> Map<String, Value> {
         let content = json!([{"type": "text", "text": self.text}]);
         Map::from_iter([("content".to_owned(), content), ("details".to_owned(), self.details)])
     }
 }
 
-/// An answer or a failed call.
+/// The result of a call, or its failure.
 pub type Outcome = Result<Answer, Thrown>;
 
-/// A text with details. Details of ours that cannot be written as JSON are a defect.
+/// A result with details. Details that cannot be serialised are a defect.
 pub(crate) fn said(text: impl Into<String>, details: impl Serialize) -> Outcome {
     Ok(Answer { text: text.into(), details: crate::wire::shapes::value(details)? })
 }
 
-/// The session a call belongs to.
+/// The session of a call.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
-    /// `agent:main:main`.
+    /// The session key, for example `agent:main:main`.
     pub key: Option<String>,
-    /// The session's own id.
+    /// The session id.
     pub id: Option<String>,
     /// The agent.
     pub agent: Option<String>,
-    /// Who wrote, where peers are persons.
+    /// The sender of the message, where peers are persons.
     pub sender: Option<String>,
-    /// The paths of this machine that may be read for it.
+    /// The local paths that may be read for this session.
     pub host_paths: HostPaths,
-    /// Ends what takes long.
+    /// Cancels long operations.
     pub cancel: CancellationToken,
 }
 
-/// Whether an id could name a folder as it is.
+/// Whether an id is a valid folder name.
 fn is_plain(id: &str) -> bool {
     !id.is_empty() && !id.chars().any(|c| c.is_control() || matches!(c, ':' | '<' | '>' | '"' | '\\' | '/' | '|' | '?'))
 }
@@ -119,7 +119,7 @@ fn as_uuid(id: &str) -> Option<String> {
 }
 
 impl Session {
-    /// The id of the store's session.
+    /// The id of the session in the store.
     pub fn ov_id(&self) -> Option<String> {
         if let Some(id) = self.id.as_deref().and_then(as_uuid) {
             return Some(id);
@@ -131,7 +131,7 @@ impl Session {
         Some(if is_plain(id) { id.to_owned() } else { sha256_hex(format!("openclaw-session:{id}").as_bytes()) })
     }
 
-    /// A session that an argument names.
+    /// The session id for a reference in an argument.
     pub(crate) fn named(reference: &str) -> String {
         match as_uuid(reference) {
             Some(id) => id,
@@ -140,7 +140,7 @@ impl Session {
         }
     }
 
-    /// The agent's id as it names a peer.
+    /// The agent's id in the form of a peer id.
     pub fn agent_id(&self, config: &ContextConfig) -> String {
         let from_key =
             self.key.as_deref().and_then(|key| key.strip_prefix("agent:")).and_then(|rest| rest.split(':').next());
@@ -150,7 +150,7 @@ impl Session {
         sanitized(&whole)
     }
 
-    /// The peer that acts.
+    /// The acting peer.
     pub fn peer(&self, config: &ContextConfig) -> Result<Option<String>, Thrown> {
         match config.peer_role {
             PeerRole::None => Ok(None),
@@ -162,7 +162,7 @@ impl Session {
         }
     }
 
-    /// What a trace says about it.
+    /// The session as recorded in traces.
     pub(crate) fn traced(&self, config: &ContextConfig) -> Speaker {
         Speaker {
             session_id: self.id.clone(),
@@ -172,7 +172,7 @@ impl Session {
         }
     }
 
-    /// Under which its query configuration is kept.
+    /// The key of its query configuration.
     pub(crate) fn query_key(&self) -> Option<String> {
         self.ov_id().map(|id| format!("ov:{id}"))
     }
@@ -190,7 +190,7 @@ fn sanitized(text: &str) -> String {
     if out.is_empty() { "default".to_owned() } else { out.to_owned() }
 }
 
-/// What a tool works with.
+/// The context of a tool call.
 pub(crate) struct Call<'a> {
     pub(crate) store: &'a Arc<ContextStore>,
     pub(crate) session: &'a Session,
@@ -203,12 +203,12 @@ impl Call<'_> {
         self.store.config()
     }
 
-    /// A text that is not blank.
+    /// A text argument that is not blank.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.args.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty())
     }
 
-    /// A path of this machine that may be read for this session.
+    /// A local path that may be read for this session.
     pub(crate) fn host_path(&self, named: &str) -> Result<std::path::PathBuf, Thrown> {
         self.store.host_roots().admit(self.session.host_paths, named)
     }
@@ -217,7 +217,7 @@ impl Call<'_> {
         self.args.get(name).and_then(Value::as_f64)
     }
 
-    /// At least 1, without fractions.
+    /// An integer argument, at least 1.
     pub(crate) fn count(&self, name: &str, default: usize) -> usize {
         self.number(name).map_or(default, |n| n.floor().clamp(1.0, 1e9) as usize)
     }
@@ -230,26 +230,26 @@ impl Call<'_> {
         format!("{}/{}", self.who.account, self.who.user)
     }
 
-    /// The beginnings of a trace of a question.
+    /// Starts the trace of a query.
     pub(crate) fn trace_of(&self, source: &str, operation: &str, query: &str) -> Trace {
         let most = self.config().trace_recall_query_max_chars;
         let trigger = Trigger { query: crate::store::fs::cut(query, most), ..Trigger::default() };
         Trace::new(source, operation, self.session.traced(self.config()), trigger)
     }
 
-    /// Keeps a trace, if traces are kept.
+    /// Records a trace, if tracing is enabled.
     pub(crate) fn record(&self, trace: Trace) {
         self.store.traces.record(&self.owner(), trace);
     }
 
-    /// How this session's questions are asked.
+    /// The effective query parameters of this session.
     pub(crate) fn effective(&self, request: &QueryParams) -> Effective {
         let config = self.config();
         let key = self.session.query_key();
         self.store.queries.effective(config, key.as_deref(), &self.session.agent_id(config), request)
     }
 
-    /// The types that an argument names, unless it names none.
+    /// The types that an argument names; `None` if it names none.
     pub(crate) fn resource_types(&self, name: &str) -> Result<Option<Vec<ResourceType>>, Thrown> {
         let Some(given) = self.args.get(name) else { return Ok(None) };
         let words = crate::wire::given::words(given);
@@ -258,7 +258,7 @@ impl Call<'_> {
     }
 }
 
-/// Whether a session is left alone. `**` is anything, `*` anything but `:`.
+/// Whether the tools ignore a session. `**` matches anything, `*` anything except `:`.
 pub(crate) fn is_bypassed(config: &ContextConfig, session: &Session) -> bool {
     let Some(name) = session.key.as_deref().or(session.id.as_deref()) else { return false };
     config.bypass_session_patterns.iter().filter(|p| !p.trim().is_empty()).any(|pattern| {

@@ -21,11 +21,11 @@ use serde_json::{Value, json};
 use std::{collections::HashSet, time::Instant};
 use toolyard_recall::index::LEAF;
 
-/// Characters of an abstract in the table, with the dots.
+/// Maximum length of an abstract in the table, including the ellipsis.
 const MAX_SHOWN: usize = 220;
-/// Folders that are always there, with an abstract and an overview each.
+/// Number of descriptions of fixed folders: an abstract and an overview each.
 const FIXED_FOLDERS: usize = 2 * (USER_FOLDERS.len() + SCOPES.len() + 2);
-/// URIs that are read in one call.
+/// Maximum number of URIs read in one call.
 const MAX_URIS: usize = 100;
 
 const TIP: &str = "Tip: search results are ranked snippets. Use ov_read on exact hit URIs before answering precise questions. Use ov_list on a hit's parent URI to inspect sibling chunks or overview files before answering procedural or multi-step questions.";
@@ -43,7 +43,7 @@ fn type_of_uri(uri: &str) -> ResourceType {
     }
 }
 
-/// The details of an answer.
+/// The details of a search response.
 #[derive(Serialize)]
 struct Searched<'a> {
     action: &'static str,
@@ -119,13 +119,13 @@ impl Scope {
     }
 }
 
-/// Whether a result only says what a folder is for that is always there, whatever it holds.
+/// Whether a result only describes the purpose of a fixed folder.
 fn tells_nothing(hit: &Hit, who: &Identity) -> bool {
     let folder = Place::parse(&hit.uri, who).ok().and_then(|place| place.parent());
     hit.level != LEAF && folder.is_some_and(|folder| folder.is_fixed())
 }
 
-/// Searches one scope; what a trace says about it, and what was found.
+/// Searches one scope; returns the trace entry and the results.
 fn search_scope(
     call: &Call<'_>,
     query: &str,
@@ -138,7 +138,7 @@ fn search_scope(
         query: query.to_owned(),
         targets: vec![scope.uri.clone()],
         kinds: scope.kinds.clone(),
-        // Some results may be left out afterwards.
+        // The limit is raised because some results are removed afterwards.
         limit: limit.saturating_add(FIXED_FOLDERS),
         threshold,
         ..Find::default()
@@ -203,7 +203,7 @@ fn rendered(query: &str, uri: Option<&str>, hits: &[&Hit]) -> String {
     format!("Found {} OpenViking results for \"{query}\"{under}\n{TIP}\n\n{}\n\n{NOTE}", hits.len(), table.join("\n"))
 }
 
-/// A URI as these tools take it.
+/// Checks that a URI is in the form that these tools accept.
 fn exact(tool: &str, uri: &str) -> Result<(), Thrown> {
     if !uri.starts_with(SCHEME) {
         return Err(Thrown::argument(format!(
@@ -223,7 +223,7 @@ fn content(call: &Call<'_>, uri: &str) -> Result<String, ApiError> {
     fs::read(&account, &Place::parse(uri, &call.who)?)
 }
 
-/// Length as JavaScript counts it.
+/// Length in UTF-16 units, as JavaScript counts it.
 fn utf16(text: &str) -> usize {
     text.encode_utf16().count()
 }

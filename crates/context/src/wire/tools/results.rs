@@ -1,4 +1,4 @@
-//! `openviking_tool_result_list`, `_search`, `_read`: large tool results that were kept apart.
+//! `openviking_tool_result_list`, `_search`, `_read`: access to large tool results that are stored separately.
 
 use super::{Answer, Call, Outcome, said};
 use crate::{sessions::externalise, store::uri::SCHEME, wire::http::decode};
@@ -8,14 +8,14 @@ fn error(text: &str, details: Value) -> Answer {
     Answer { text: format!("Error: {text}"), details }
 }
 
-/// A reference to a kept result.
+/// A reference to a stored result.
 struct Reference<'a> {
     given: &'a str,
     id: String,
 }
 
-/// Reads `viking://session/<session>/tool-results/<id>`, or the form that stubs print, `viking://user/<user>/sessions/…`;
-/// and checks that it is this session's.
+/// Parses `viking://session/<session>/tool-results/<id>`, or the form printed in stubs,
+/// `viking://user/<user>/sessions/…`, and checks that it belongs to this session.
 fn reference<'a>(call: &'a Call<'_>, session: &str) -> Result<Reference<'a>, Answer> {
     let given =
         ["tool_output_ref", "ref", "uri"].iter().find_map(|name| call.text(name)).map(str::trim).unwrap_or_default();
@@ -51,7 +51,7 @@ fn session(call: &Call<'_>) -> Result<String, Answer> {
     call.session.ov_id().ok_or_else(|| error("no active session.", json!({"error": "no_session"})))
 }
 
-/// The session, and the result of its own that is meant.
+/// The session, and a reference to one of its results.
 fn own_reference<'a>(call: &'a Call<'_>) -> Result<(String, Reference<'a>), Answer> {
     let session = session(call)?;
     let wanted = reference(call, &session)?;

@@ -1,4 +1,4 @@
-//! Which tools there are, and how the registry is told of them.
+//! The table of tools and their definitions for the registry.
 
 use crate::config::ContextConfig;
 use serde_json::{Map, Value};
@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 use toolyard_engine::{BuiltIn, authority::HostArgument};
 use toolyard_protocol::{Idempotency, ToolDefinition, ToolDefinitionError};
 
-/// The name under which the tools are listed.
+/// The plugin name of the tools.
 pub const PLUGIN: &str = "openviking";
-/// Calls get this long unless more is asked for,
+/// Default timeout of a call.
 const TIMEOUT_MS: u64 = 60_000;
-/// imports this long,
+/// Default timeout of an import.
 const IMPORT_TIMEOUT_MS: u64 = 300_000;
-/// and no call more than this.
+/// Maximum timeout of a call.
 const MAX_TIMEOUT_MS: u64 = 600_000;
 
-/// The schemas of the tools' arguments, by name: those of OpenViking's plugin.
+/// The argument schemas of the tools, by name, taken from OpenViking's plugin.
 static SCHEMAS: &str = include_str!("schemas.json");
 
 struct Tool {
@@ -140,7 +140,7 @@ const TOOLS: [Tool; 15] = [
 
 const GROUPS: [&str; 6] = ["memory", "resource_query", "import", "recall_trace", "archive", "tool_result"];
 
-/// The tools that a word selects; `None` for a word that means nothing.
+/// The tools that a selector matches; `None` for an unknown selector.
 fn selected(word: &str) -> Option<Vec<&'static str>> {
     let names = |wanted: &dyn Fn(&Tool) -> bool| TOOLS.iter().filter(|t| wanted(t)).map(|t| t.name).collect::<Vec<_>>();
     match word {
@@ -152,7 +152,7 @@ fn selected(word: &str) -> Option<Vec<&'static str>> {
     }
 }
 
-/// Lists may be given as one text with commas or lines.
+/// Splits list entries at commas and line breaks.
 fn words(list: &[String]) -> Vec<String> {
     list.iter()
         .flat_map(|text| text.split([',', '\n']))
@@ -162,7 +162,7 @@ fn words(list: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// The tools that there are.
+/// The enabled tools.
 pub fn enabled(config: &ContextConfig) -> Result<Vec<&'static str>, String> {
     let pick = |list: &[String], key: &str| {
         let words = words(list);
@@ -187,10 +187,11 @@ pub fn enabled(config: &ContextConfig) -> Result<Vec<&'static str>, String> {
         .collect())
 }
 
-/// The tools as the registry takes them. None if the configuration names tools that do not exist: then only commands work.
+/// The tool definitions for the registry. There are none if the configuration names unknown tools; then only commands
+/// work.
 ///
 /// # Errors
-/// A tool that is described wrongly.
+/// A tool whose definition is invalid.
 pub fn definitions(config: &ContextConfig) -> Result<Vec<ToolDefinition>, ToolDefinitionError> {
     let broken = |error: serde_json::Error| ToolDefinitionError {
         tool: PLUGIN.to_owned(),
@@ -202,20 +203,20 @@ pub fn definitions(config: &ContextConfig) -> Result<Vec<ToolDefinition>, ToolDe
     on.map(|tool| tool.definition(schemas.remove(tool.name).unwrap_or_default())).collect()
 }
 
-/// The argument of the import tools that names a file or folder of this machine.
+/// The argument of the import tools that names a local file or folder.
 const SOURCE: &[HostArgument] = &[HostArgument { name: "source", remote: &crate::store::resources::NOT_HOST_PATHS }];
 
-/// The arguments of a tool that name paths of this machine.
+/// The arguments of a tool that name local paths.
 pub fn host_arguments(name: &str) -> &'static [HostArgument] {
     match name {
-        // A skill is never fetched, so whatever its source says is taken for a path.
+        // A skill is never fetched, so its source is always treated as a path.
         "add_skill" => &[HostArgument { name: "source", remote: &[] }],
         "add_resource" => SOURCE,
         _ => &[],
     }
 }
 
-/// The names of the tools that change something.
+/// The names of the tools that write.
 pub fn writing_tools() -> Vec<&'static str> {
     TOOLS.iter().filter(|tool| tool.writes).map(|tool| tool.name).collect()
 }
@@ -223,7 +224,7 @@ pub fn writing_tools() -> Vec<&'static str> {
 impl Tool {
     fn definition(&self, arguments: Map<String, Value>) -> Result<ToolDefinition, ToolDefinitionError> {
         let tool = if self.writes {
-            // The same text is remembered once, the same URI is gone once, the same source has one place.
+            // These tools are idempotent: a text is stored once, a URI is deleted once, and a source has one place.
             BuiltIn::writes(self.title, self.description, &["memory.write"])
                 .idempotency(Idempotency::Idempotent)
                 .permissions(&["memory:write"])

@@ -1,4 +1,4 @@
-//! `ov_recall_trace`: what was recalled, by whom it was asked, and what came of it.
+//! `ov_recall_trace`: shows what was recalled, for which session, and with which result.
 
 use super::{Call, Outcome, Thrown, said};
 use crate::{
@@ -13,12 +13,12 @@ use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Traces that are shown unless said otherwise.
+/// Default number of traces.
 const SHOWN: usize = 20;
-/// Selected URIs that the text of a trace names.
+/// Maximum number of selected URIs in the text of a trace.
 const SHOWN_URIS: usize = 8;
 
-/// The details of an answer.
+/// The details of the response.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Queried {
@@ -72,7 +72,7 @@ fn look(call: &Call<'_>) -> Result<Queried, Thrown> {
     })
 }
 
-/// Whoever does not say whose traces are wanted means their own; their session has up to three names.
+/// Without a session in the request, the caller's own session is queried, under each of its up to three names.
 fn tries(call: &Call<'_>, wanted: Wanted) -> Vec<Wanted> {
     let named = wanted.trace_id.is_some()
         || wanted.session_id.is_some()
@@ -96,7 +96,7 @@ fn tries(call: &Call<'_>, wanted: Wanted) -> Vec<Wanted> {
     tries
 }
 
-/// Adds what selected URIs hold now.
+/// Adds the current content of selected URIs.
 pub(crate) fn add_content(
     store: &Arc<ContextStore>,
     who: &Identity,
@@ -116,7 +116,7 @@ pub(crate) fn add_content(
     }
 }
 
-/// Lines for people and models.
+/// Formats traces for people and models.
 fn rendered(found: &[Trace], layer: &str, warnings: &[String]) -> String {
     let mut blocks: Vec<String> = found.iter().enumerate().map(|(at, trace)| block(at + 1, trace)).collect();
     if blocks.is_empty() {

@@ -1,0 +1,108 @@
+// What the console asks about notes and memories, through the methods and tools that agents use.
+
+import { hub } from './hub.svelte.ts';
+import { Problem } from './problem.ts';
+import type { Json } from '../types/methods.ts';
+
+export interface NotesStatus {
+  status: 'healthy' | 'degraded' | 'unavailable';
+  data: {
+    total_docs: number;
+    total_chunks: number;
+    last_sync: string | null;
+    unindexed_files: number;
+    active_job: { id: string; mode: string; progress: number; done_files: number; total_files: number } | null;
+    last_job: { state: string; mode: string; errors: { file: string; message: string }[]; error_count: number; message: string | null; ended_at: string | null; duration_ms: number } | null;
+  } | null;
+  error: { code: string; message: string; suggestion?: string } | null;
+}
+
+interface Part {
+  raw: number | null;
+  part: number;
+  weight: number;
+}
+
+export interface NoteHit {
+  source_file: string;
+  title: string;
+  score: number;
+  snippet: string;
+  section: string | null;
+  kind: string;
+  explain?: { full_text: Part; vector: Part; links: Part; matched_terms: string[] } | null;
+}
+
+/** Calls a tool as this person; what a tool says about its failure is thrown. */
+export async function tool<T>(name: string, args: { [key: string]: Json }): Promise<T> {
+  const { result } = await hub.call('tools.call', { name, args });
+  if (!result.ok || !result.data) throw new Problem({ code: result.error?.code ?? 'INTERNAL_ERROR', message: result.error?.message ?? `${name} failed`, suggestion: result.error?.suggestion ?? undefined });
+  return result.data as unknown as T;
+}
+
+export const notesStatus = (): Promise<NotesStatus> => tool<NotesStatus>('obsidian_rag_status', {});
+
+export async function searchNotes(query: string, most: number): Promise<{ hits: NoteHit[]; problem: Problem | null }> {
+  const answer = await tool<{ data: { results: NoteHit[] } | null; error: NotesStatus['error'] }>('obsidian_rag_search', { query, max_results: most, explain: true });
+  return { hits: answer.data?.results ?? [], problem: answer.error ? new Problem({ code: answer.error.code, message: answer.error.message, suggestion: answer.error.suggestion }) : null };
+}
+
+/** The parts of a hit's score, as the bars show them. */
+export function parts(hit: NoteHit): { [part: string]: number } {
+  const explain = hit.explain;
+  if (!explain) return { score: hit.score };
+  return { words: explain.full_text.part * explain.full_text.weight, meaning: explain.vector.part * explain.vector.weight, links: explain.links.part * explain.links.weight };
+}
+
+export interface Memory {
+  uri: string;
+  category: string;
+  name: string;
+  abstract: string;
+}
+
+/** A request to the context store's own interface. */
+export async function store<T>(method: string, path: string, body?: Json): Promise<T> {
+  const answer = (await hub.call('context.request', { method, path, ...(body === undefined ? {} : { body }) })) as { status?: string; result?: T; error?: { code: string; message: string } | null } | T;
+  if (answer !== null && typeof answer === 'object' && 'error' in answer && answer.error) throw new Problem({ code: answer.error.code, message: answer.error.message });
+  if (answer !== null && typeof answer === 'object' && 'result' in answer) return answer.result as T;
+  return answer as T;
+}
+
+interface Entry {
+  uri: string;
+  isDir?: boolean;
+  abstract?: string;
+  name?: string;
+}
+
+export async function memories(): Promise<Memory[]> {
+  const rows = await store<Entry[]>('GET', `/api/v1/fs/ls?uri=${encodeURIComponent('viking://~/memories')}&recursive=true&limit=1000&abs_limit=400`);
+  return rows.filter((row) => row.isDir !== true && row.uri.endsWith('.md') && !/\/\.(abstract|overview)\.md$/.test(row.uri)).map((row) => {
+    const tail = row.uri.slice(row.uri.indexOf('/memories/') + '/memories/'.length).split('/');
+    return { uri: row.uri, category: tail.length > 1 ? (tail[0] ?? '') : 'other', name: (tail.at(-1) ?? '').replace(/\.md$/, ''), abstract: row.abstract ?? '' };
+  });
+}
+
+export const readMemory = (uri: string): Promise<string> => store<string>('GET', `/api/v1/content/read?uri=${encodeURIComponent(uri)}`);
+export const writeMemory = (uri: string, content: string): Promise<unknown> => store('POST', '/api/v1/content/write', { uri, content });
+export const forgetMemory = (uri: string): Promise<unknown> => store('DELETE', `/api/v1/fs?uri=${encodeURIComponent(uri)}`);
+
+export interface TraceRow {
+  traceId: string;
+  source: string;
+  ts: number;
+  query: string;
+  raw: Json;
+}
+
+export async function traces(): Promise<TraceRow[]> {
+  const answer = await store<{ entries?: { [key: string]: Json }[] }>('GET', '/api/openviking/recall-traces?limit=100');
+  return (answer.entries ?? []).map((entry) => ({
+    traceId: String(entry.traceId ?? entry.id ?? ''),
+    source: String(entry.source ?? ''),
+    ts: typeof entry.ts === 'number' ? entry.ts : typeof entry.timestamp === 'number' ? entry.timestamp : Date.parse(String(entry.ts ?? entry.timestamp ?? entry.at ?? '')),
+    query: String(entry.query ?? entry.queryPreview ?? ''),
+    raw: entry as Json,
+  }));
+}

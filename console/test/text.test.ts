@@ -1,0 +1,27 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { pieces, shortHash, shortId, splitPath } from '../src/lib/text.ts';
+
+test('control characters in a name become chips', () => {
+  assert.deepEqual(pieces('openclaw\u202E/nimda'), [
+    { text: 'openclaw', control: false },
+    { text: 'U+202E', control: true },
+    { text: '/nimda', control: false },
+  ]);
+  assert.deepEqual(pieces('zero\u200Bwidth').map((piece) => piece.text), ['zero', 'U+200B', 'width']);
+  assert.deepEqual(pieces('bell\u0007').at(-1), { text: 'U+0007', control: true });
+});
+
+test('ordinary text of any script is one piece', () => {
+  for (const text of ['Garden/温室/トマト.md', 'ملاحظات الشتاء', 'line\nline\ttab', '<script>alert(1)</script>']) {
+    assert.deepEqual(pieces(text), [{ text, control: false }]);
+  }
+});
+
+test('hashes and ids are shortened the same way everywhere', () => {
+  assert.equal(shortHash('sha256:3f9a11c8aaaabbbbccccdddd000077c2'), '3f9a 11c8 … 77c2');
+  assert.equal(shortHash('3f9a11c8'), '3f9a 11c8');
+  assert.equal(shortId('019a8f02-1111-7000-8000-00000000c41d'), '019a8f02…c41d');
+  assert.deepEqual(splitPath('Garden/Beds/Bed 3.md'), { folder: 'Garden/Beds/', name: 'Bed 3.md' });
+  assert.deepEqual(splitPath('a.md'), { folder: '', name: 'a.md' });
+});

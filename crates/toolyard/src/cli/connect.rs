@@ -1,0 +1,42 @@
+//! The commands `connect` and `import`: clients that use Toolyard, and what they already have.
+
+use crate::{clients::servers::McpClient, config::ApprovalsBy};
+use clap::{Args, Subcommand};
+
+/// `toolyard connect`.
+#[derive(Debug, Args)]
+pub struct ConnectArgs {
+    /// The client
+    #[arg(value_enum)]
+    pub client: McpClient,
+    /// Who approves what the policy asks about: the client's own prompt, Toolyard (console, phone, channel), or nobody
+    #[arg(long, value_enum, value_name = "WHO")]
+    pub approvals: Option<ApprovalsBy>,
+    /// Do not wait for the first call
+    #[arg(long)]
+    pub no_wait: bool,
+    /// Print what the client's file would hold, and change nothing
+    #[arg(long, conflicts_with = "undo")]
+    pub print: bool,
+    /// Take Toolyard out again and leave the files as they were
+    #[arg(long)]
+    pub undo: bool,
+}
+
+/// `toolyard import`.
+#[derive(Debug, Subcommand)]
+pub enum ImportCommand {
+    /// Take over the MCP servers that clients already have, within walls and pinned
+    Mcp(ImportMcpArgs),
+}
+
+/// `toolyard import mcp`.
+#[derive(Debug, Args)]
+pub struct ImportMcpArgs {
+    /// Only the servers of this client (repeatable)
+    #[arg(long, value_enum, value_name = "CLIENT")]
+    pub from: Vec<McpClient>,
+    /// Show what would be taken over, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}

@@ -1,0 +1,196 @@
+//! What a person watches in a terminal: runs as they happen, their calls, what happened since a time, log lines, and an
+//! overview that is refreshed. The local socket is asked again and again; it is on this machine and cheap.
+
+use super::Outcome;
+use crate::{
+    backend::Backend,
+    cli::{Global, LogsArgs},
+    output::{self, Paint},
+    wiring::Needs,
+};
+use std::{collections::HashMap, process::ExitCode, time::Duration};
+use toolyard_protocol::{ErrorCode, Failure, RunId};
+use toolyard_service::{
+    LogsTail, TailParams,
+    local::{YardStatus, YardStatusParams},
+    params::Count,
+    run_digest::{DigestParams, RunsDigest},
+    run_pages::{CallRow, CallsParams, RunsCalls},
+    runs::{RunSummary, RunsList, RunsListParams},
+};
+
+/// How often the running Toolyard is asked.
+const EVERY: Duration = Duration::from_secs(1);
+/// Runs that are looked at each time.
+const WATCHED: usize = 100;
+/// Runs in the overview.
+const SHOWN: usize = 20;
+/// Lines of log asked for at a time.
+const LOG_LINES: u64 = 500;
+
+/// Prints the calls of a run.
+pub(super) async fn calls(global: &Global, backend: &mut Backend, params: &CallsParams) -> Outcome {
+    let page = backend.call::<RunsCalls>(params, None).await?;
+    if global.json {
+        output::json(&page);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let row = |call: &CallRow| {
+        let took = call.took_us.map_or_else(|| "running".to_owned(), |us| format!("{} ms", us / 1000));
+        let why = call.error.as_ref().map(|error| output::plain(&error.message)).unwrap_or_default();
+        let status = call.status.map_or("", |status| status.as_str()).to_owned();
+        vec![call.seq.to_string(), status, call.step_id.to_string(), call.tool.to_string(), took, why]
+    };
+    output::data(&output::table(&page.calls.iter().map(row).collect::<Vec<_>>()));
+    if !global.quiet {
+        output::note(&format!("{} calls, {} failed", page.total, page.failed));
+        if let Some(next) = page.next {
+            output::note(&format!("there are more: --after {next}"));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what happened since a time.
+pub(super) async fn digest(global: &Global, backend: &mut Backend, params: &DigestParams) -> Outcome {
+    let digest = backend.call::<RunsDigest>(params, None).await?;
+    if global.json {
+        output::json(&digest);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let states: Vec<String> = digest.runs.iter().map(|(state, count)| format!("{count} {state}")).collect();
+    output::data(&format!("{} runs: {}", digest.total, states.join(", ")));
+    for file in &digest.files {
+        let path = output::plain(&file.change.path);
+        output::data(&format!(
+            "  {:<9} {path}  ({} times, run {})",
+            output::word(&file.change.kind),
+            file.times,
+            file.run_id
+        ));
+    }
+    for failed in &digest.failures {
+        let why = failed.error.as_ref().map_or("", |error| error.message.as_str());
+        output::data(&format!(
+            "  failed    {}: {} (run {})",
+            output::plain(&failed.title),
+            output::plain(why),
+            failed.run_id
+        ));
+    }
+    for question in &digest.expired {
+        output::data(&format!("  expired   {} ({})", output::plain(&question.title), question.id));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn needs_a_server(backend: &Backend) -> Result<(), Failure> {
+    if backend.is_remote() {
+        return Ok(());
+    }
+    Err(Failure::new(ErrorCode::Unavailable, "no Toolyard runs for this home")
+        .suggest("Start one with `toolyard up` in another terminal."))
+}
+
+async fn newest(backend: &mut Backend, limit: usize) -> Result<Vec<RunSummary>, Failure> {
+    let params = RunsListParams { limit: Some(limit), counts: true, ..RunsListParams::default() };
+    Ok(backend.call::<RunsList>(&params, None).await?.runs)
+}
+
+/// Prints runs as they change, the oldest first.
+pub(super) async fn runs(global: &Global, backend: &mut Backend) -> Outcome {
+    needs_a_server(backend)?;
+    let mut seen: HashMap<RunId, (toolyard_protocol::RunStatus, u64)> = HashMap::new();
+    let mut is_first = true;
+    loop {
+        for run in newest(backend, WATCHED).await?.into_iter().rev() {
+            let state = (run.status, run.counts.as_ref().map_or(0, |counts| counts.calls));
+            let is_news = seen.insert(run.run_id, state) != Some(state);
+            // What had ended before the watch began is not news.
+            if is_news && !(is_first && run.status.is_final()) {
+                if global.json { output::json(&run) } else { output::data(&line(&run, Paint::stdout())) }
+            }
+        }
+        is_first = false;
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+fn line(run: &RunSummary, paint: Paint) -> String {
+    let counts = run.counts.clone().unwrap_or_default();
+    let waiting = if counts.waiting > 0 { "  waits for an answer" } else { "" };
+    format!(
+        "{}  {:<10} {:>6} calls {:>4} failed  {:<8} {}{waiting}",
+        run.run_id,
+        paint.status(run.status.as_str()),
+        counts.calls,
+        counts.failed,
+        counts.door,
+        output::plain(&run.title),
+    )
+}
+
+/// Prints log lines.
+pub(super) async fn logs(global: &Global, args: &LogsArgs) -> Outcome {
+    let mut backend = Backend::open(global, Needs::Store).await?;
+    let outcome = tail(global, &mut backend, args).await;
+    backend.close().await;
+    outcome
+}
+
+async fn tail(global: &Global, backend: &mut Backend, args: &LogsArgs) -> Outcome {
+    needs_a_server(backend)?;
+    let mut params = TailParams { limit: Some(Count(args.lines.max(1))), ..TailParams::default() };
+    loop {
+        let tail = backend.call::<LogsTail>(&params, None).await?;
+        if global.json {
+            tail.lines.iter().for_each(output::json);
+        } else {
+            tail.lines.iter().for_each(|line| output::data(&output::plain(line)));
+        }
+        if !args.follow {
+            return Ok(ExitCode::SUCCESS);
+        }
+        params = TailParams { cursor: Some(Count(tail.cursor)), limit: Some(Count(LOG_LINES)), max_bytes: None };
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+/// Shows what the running Toolyard does, again and again.
+pub(super) async fn top(global: &Global) -> Outcome {
+    let mut backend = Backend::open(global, Needs::Store).await?;
+    let outcome = refresh(global, &mut backend).await;
+    backend.close().await;
+    outcome
+}
+
+async fn refresh(global: &Global, backend: &mut Backend) -> Outcome {
+    needs_a_server(backend)?;
+    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stdout());
+    loop {
+        let state = backend.call::<YardStatus>(&YardStatusParams { full: true }, None).await?;
+        let runs = newest(backend, SHOWN).await?;
+        if global.json {
+            output::json(&state);
+        } else {
+            if is_terminal {
+                // Clears the screen and goes to its first line.
+                output::data("\u{1b}[2J\u{1b}[H");
+            }
+            let open = state.open_questions.unwrap_or_default();
+            output::data(&format!(
+                "Toolyard {}  up {} s  {} runs under way  {open} open questions  {} tools",
+                state.process.version,
+                state.uptime_ms / 1000,
+                state.active_runs,
+                state.tools,
+            ));
+            runs.iter().for_each(|run| output::data(&line(run, Paint::stdout())));
+        }
+        // Printed once where nobody can see it change.
+        if !is_terminal {
+            return Ok(ExitCode::SUCCESS);
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+}

@@ -1,0 +1,73 @@
+// A browser for the flows: Chromium with errors, CSP reports and requests watched. A flow fails when the page logs an error.
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { extname, join } from 'node:path';
+import { chromium } from 'playwright-core';
+
+const require = createRequire(import.meta.url);
+const AXE = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
+/** Serves the console from this folder instead of the one compiled in, with the program's own headers: for work on the console. */
+const DIST = process.env.CONSOLE_DIST;
+const TYPES = { '.js': 'text/javascript', '.css': 'text/css', '.html': 'text/html; charset=utf-8', '.woff2': 'font/woff2' };
+
+export const DESK = { width: 1440, height: 900 };
+export const TABLET = { width: 768, height: 1024 };
+export const PHONE = { width: 390, height: 844 };
+
+let started = null;
+
+export async function browser() {
+  started ??= await chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox', '--force-color-profile=srgb'] });
+  return started;
+}
+
+export async function closeBrowser() {
+  await started?.close();
+  started = null;
+}
+
+/** A browser profile of its own: cookies, IndexedDB, tabs. */
+export async function profile(yard, { size = DESK, theme = 'light', touch = false } = {}) {
+  const context = await (await browser()).newContext({ viewport: size, colorScheme: theme, hasTouch: touch, isMobile: touch, reducedMotion: 'reduce', locale: 'en-GB', timezoneId: 'UTC' });
+  await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: yard.url });
+  const problems = [];
+  context.on('weberror', (event) => problems.push(`error: ${event.error().message}`));
+  context.on('console', (message) => {
+    // A refused connection while the server is down is what the flow is about.
+    const text = message.text();
+    if (message.type() === 'error' && !/WebSocket connection to|net::ERR_|status of 4\d\d/.test(text)) problems.push(`console: ${text}`);
+  });
+  if (DIST) await serveFrom(context, yard);
+  return { context, problems };
+}
+
+async function serveFrom(context, yard) {
+  await context.route((url) => url.origin === yard.url && !/^\/(console|download|logout)/.test(url.pathname), async (route) => {
+    const request = route.request();
+    if (request.method() !== 'GET') return route.fallback();
+    const { pathname } = new URL(request.url());
+    const isFile = pathname.startsWith('/assets/');
+    const body = readFileSync(join(DIST, isFile ? pathname : 'index.html'));
+    const page = await route.fetch({ url: `${yard.url}/` }).catch(() => null);
+    const policy = page?.headers()['content-security-policy'];
+    return route.fulfill({ body, headers: { 'content-type': TYPES[extname(isFile ? pathname : 'x.html')] ?? 'application/octet-stream', ...(policy ? { 'content-security-policy': policy } : {}) } });
+  });
+}
+
+/** Pairs a profile and leaves it on Now. */
+export async function paired(yard, options = {}, ...rights) {
+  const made = await profile(yard, options);
+  const page = await made.context.newPage();
+  await page.goto(await yard.link(...rights));
+  await page.getByRole('button', { name: 'Pair this browser' }).click();
+  await page.getByRole('heading', { name: 'Now', exact: true }).waitFor();
+  await page.getByText('Live', { exact: true }).first().waitFor({ state: 'attached' });
+  return { ...made, page };
+}
+
+/** Violations that axe finds on the page as it is. */
+export async function axe(page) {
+  // Injected through the debugger, which the page's policy does not concern.
+  const found = await page.evaluate(`(() => { ${AXE}; return axe.run(document, { resultTypes: ['violations'] }); })()`);
+  return found.violations.map((each) => `${each.id} (${each.nodes.length}): ${each.nodes.slice(0, 3).map((node) => `${node.target.join(' ')} ${node.failureSummary?.split('\n')[1] ?? ''}`).join(' | ')}`);
+}

@@ -1,0 +1,149 @@
+// Pairing and who is let in.
+import assert from 'node:assert/strict';
+import { createHash, generateKeyPairSync, randomBytes, sign } from 'node:crypto';
+import { request } from 'node:http';
+import { connect } from 'node:net';
+import { paired, profile } from './browser.mjs';
+import { question } from './seed.mjs';
+import { eventually } from './yard.mjs';
+
+/** A plain request with headers that a browser would not let a page set. */
+function http(yard, { method = 'GET', path = '/', headers = {}, body = '' }) {
+  return new Promise((resolve, reject) => {
+    const asked = request(`${yard.url}${path}`, { method, headers }, (response) => {
+      let text = '';
+      response.on('data', (part) => (text += part));
+      response.on('end', () => resolve({ status: response.statusCode, headers: response.headers, text }));
+    });
+    asked.on('error', reject);
+    asked.end(body);
+  });
+}
+
+/** Asks for a WebSocket; gives the status line's code, and the first frames as text where it is accepted. */
+function upgrade(yard, headers) {
+  return new Promise((resolve, reject) => {
+    const socket = connect(yard.port, '127.0.0.1');
+    let got = Buffer.alloc(0);
+    socket.on('connect', () => {
+      const lines = ['GET /console/socket HTTP/1.1', `Host: 127.0.0.1:${yard.port}`, 'Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13', `Sec-WebSocket-Key: ${randomBytes(16).toString('base64')}`];
+      for (const [name, value] of Object.entries(headers)) {
+        const at = lines.findIndex((line) => line.toLowerCase().startsWith(`${name.toLowerCase()}:`));
+        if (at >= 0) lines[at] = `${name}: ${value}`;
+        else lines.push(`${name}: ${value}`);
+      }
+      socket.write(`${lines.join('\r\n')}\r\n\r\n`);
+    });
+    socket.on('data', (part) => {
+      got = Buffer.concat([got, part]);
+      const text = got.toString('latin1');
+      if (text.includes('\r\n\r\n') && (!text.startsWith('HTTP/1.1 101') || /nonce/.test(text))) resolve({ status: Number(text.slice(9, 12)), text, socket });
+    });
+    socket.on('error', reject);
+    setTimeout(() => reject(new Error('the server did not answer')), 10_000).unref();
+  });
+}
+
+/** A text frame, masked as a client's must be. */
+function frame(text) {
+  const payload = Buffer.from(text);
+  const head = payload.length < 126 ? Buffer.from([0x81, 0x80 | payload.length]) : Buffer.from([0x81, 0x80 | 126, payload.length >> 8, payload.length & 255]);
+  return Buffer.concat([head, Buffer.alloc(4), payload]);
+}
+
+async function once(yard) {
+  const url = await yard.link();
+  assert.match(url, /\/pair#\S+$/);
+  const first = await profile(yard);
+  const page = await first.context.newPage();
+  await page.goto(url);
+  assert.equal(new URL(page.url()).hash, '', 'the code leaves the address at once');
+  await page.getByRole('button', { name: 'Pair this browser' }).click();
+  await page.getByRole('heading', { name: 'Now', exact: true }).waitFor();
+  for (const name of ['Now', 'Runs', 'Plans', 'Tools', 'Knowledge', 'Connections', 'Settings']) {
+    assert.ok(await page.getByRole('navigation', { name: 'Main', exact: true }).getByRole('link', { name: new RegExp(`^${name}`) }).isVisible(), name);
+  }
+  const [cookie] = await first.context.cookies();
+  assert.ok(cookie?.httpOnly && cookie.sameSite === 'Strict', JSON.stringify(cookie));
+  const second = await profile(yard);
+  const other = await second.context.newPage();
+  await other.goto(url);
+  await other.getByRole('button', { name: 'Pair this browser' }).click();
+  await other.getByText('CODE_USED').waitFor();
+  assert.deepEqual(first.problems, []);
+}
+
+async function foreign(yard) {
+  const { context } = await paired(yard);
+  const cookie = (await context.cookies()).map((each) => `${each.name}=${each.value}`).join('; ');
+  const evil = { origin: 'http://evil.example', cookie };
+  assert.equal((await http(yard, { method: 'POST', path: '/pair', headers: { ...evil, 'content-type': 'application/json' }, body: '{}' })).status, 403);
+  assert.equal((await http(yard, { method: 'POST', path: '/logout', headers: evil })).status, 403);
+  assert.ok((await upgrade(yard, { Origin: 'http://evil.example', Cookie: cookie })).status >= 400, 'a foreign Origin gets no socket');
+  assert.ok((await upgrade(yard, { Cookie: cookie })).status >= 400, 'no Origin gets no socket');
+  assert.ok((await http(yard, { headers: { host: 'evil.example' } })).status >= 400, 'a foreign Host gets no page');
+  const page = await http(yard, {});
+  assert.match(page.headers['content-security-policy'], /frame-ancestors 'none'/);
+  assert.match(page.headers['content-security-policy'], /require-trusted-types-for 'script'/);
+}
+
+async function parameters(yard) {
+  const { context } = await profile(yard);
+  const page = await context.newPage();
+  const asked = [];
+  page.on('request', (each) => asked.push(each.url()));
+  page.on('websocket', (each) => asked.push(each.url()));
+  await page.goto(`${yard.url}/?gatewayUrl=ws://127.0.0.1:9/&token=stolen`);
+  await page.getByText('This browser is not paired.').waitFor();
+  assert.ok(asked.every((url) => new URL(url).host === new URL(yard.url).host), asked.join(' '));
+  assert.ok(!asked.some((url) => /socket/.test(url)), 'nothing is connected without a key');
+}
+
+async function stolenCookie(yard) {
+  const { context } = await paired(yard);
+  const cookies = await context.cookies();
+  const thief = await profile(yard);
+  await thief.context.addCookies(cookies.map(({ name, value, httpOnly, sameSite, expires }) => ({ name, value, httpOnly, sameSite, expires, url: yard.url })));
+  const page = await thief.context.newPage();
+  await page.goto(`${yard.url}/`);
+  await page.getByText('This browser is not paired.').waitFor();
+  // The cookie and our own Origin, but another key.
+  const header = cookies.map((each) => `${each.name}=${each.value}`).join('; ');
+  const { text, socket, status } = await upgrade(yard, { Origin: yard.url, Cookie: header });
+  assert.equal(status, 101);
+  const nonce = /"nonce":"([^"]+)"/.exec(text)?.[1];
+  const { privateKey, publicKey } = generateKeyPairSync('ed25519');
+  const raw = publicKey.export({ format: 'der', type: 'spki' }).subarray(-32);
+  const deviceId = createHash('sha256').update(raw).digest('hex');
+  const signature = sign(null, Buffer.from(['toolyard-console-connect-v1', yard.url, deviceId, nonce].join('\n')), privateKey).toString('base64url');
+  let answer = '';
+  socket.on('data', (part) => (answer += part.toString('latin1')));
+  socket.write(frame(JSON.stringify({ type: 'req', id: '1', method: 'connect', params: { deviceId, signature } })));
+  await eventually(() => /CONSOLE_(NOT_PAIRED|BAD_SIGNATURE)/.test(answer), 'the refusal');
+  assert.ok(!answer.includes('hello-ok'));
+  socket.destroy();
+}
+
+async function viewer(yard) {
+  // A question needs somebody who can be reached.
+  await paired(yard);
+  const { id } = await question(yard);
+  const { page, problems } = await paired(yard, {}, '--read-only');
+  await page.goto(`${yard.url}/approve/${encodeURIComponent(id)}`);
+  await page.getByText(/missing scope|may only look/).first().waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Allow once', exact: true }).count(), 0);
+  await page.goto(`${yard.url}/`);
+  await page.getByText('Live', { exact: true }).first().waitFor({ state: 'attached' });
+  assert.equal(await page.getByRole('button', { name: 'Allow once', exact: true }).count(), 0);
+  const open = await yard.cli('approvals', 'list');
+  assert.equal(open.approvals.length, 1, 'the question stays open');
+  assert.deepEqual(problems, []);
+}
+
+export const flows = [
+  { number: 1, name: 'pair; the code used twice is refused', drive: once },
+  { number: 3, name: 'foreign Origin, Host and frame are refused', drive: foreign },
+  { number: 4, name: 'gatewayUrl and token in the address are ignored', drive: parameters },
+  { number: 5, name: 'a stolen cookie without the key is refused', drive: stolenCookie },
+  { number: 11, name: 'a viewer is denied', drive: viewer },
+];
