@@ -1,6 +1,6 @@
 //! Stage 6 of the pipeline: a question to a person about this very call, and the answer, bound to what was shown.
 
-use super::{CALL_SCOPE, StepCall, cancelled, predict::predict};
+use super::{CALL_SCOPE, Checked, StepCall, cancelled, predict::predict};
 use crate::{
     Asking, Engine, Intent, IntentTarget,
     approvals::{
@@ -41,7 +41,8 @@ pub(super) struct AskedCall<'a> {
     pub(super) call: &'a StepCall,
     pub(super) entry: &'a ToolEntry,
     pub(super) args: &'a Map<String, Value>,
-    pub(super) args_hash: &'a str,
+    /// The arguments as they are recorded: what a person is shown, and the hash of it.
+    pub(super) checked: &'a Checked,
     pub(super) stop: &'a CancellationToken,
 }
 
@@ -119,8 +120,13 @@ async fn approve(
         *prediction = Some(predict(asked).await);
     }
     let predicted = prediction.get_or_insert_default();
+    // A question is stored and shown to others than the caller.
+    let secrets = scope.recorder.secrets();
+    predicted.diff = secrets.hide_string(std::mem::take(&mut predicted.diff));
+    predicted.problem = predicted.problem.take().map(|problem| secrets.hide_string(problem));
+    let args = asked.checked.kept.as_ref().map_or(asked.args, |kept| &kept.args);
     let (policy, rule) = (scope.policy.hash(), &question.rule);
-    let shown = Shown::new(asked.args, asked.args_hash, predicted, None, policy, rule)?;
+    let shown = Shown::new(args, &asked.checked.hash, predicted, None, policy, rule)?;
     name(&mut request, asked, shown.hash.clone())?;
     request.shown = Some(shown);
     let answer = match (reports, approvals.get(&request.id)?) {
@@ -178,6 +184,7 @@ fn request(asked: &AskedCall<'_>, question: &Question) -> ApprovalRequest {
     if let Asking::Wait { requester: Some(requester) } = &call.asking {
         extra.insert(REQUESTER.to_owned(), requester.as_str().into());
     }
+    let secrets = scope.recorder.secrets();
     let is_kept = scope.comeback.is_some() && engine.approvals().keeps_questions();
     let open_ms = match is_kept {
         true => scope.policy.approval_keep_ms(),
@@ -185,11 +192,12 @@ fn request(asked: &AskedCall<'_>, question: &Question) -> ApprovalRequest {
     };
     ApprovalRequest {
         kind: if question.by_hook { "plugin" } else { "policy" }.to_owned(),
-        title: question.title.chars().take(80).collect(),
-        description: question.reason.chars().take(512).collect(),
+        // A hook may quote the arguments.
+        title: secrets.hide_text(&question.title).chars().take(80).collect(),
+        description: secrets.hide_text(&question.reason).chars().take(512).collect(),
         severity: "warning".to_owned(),
         tool: entry.name().to_string(),
-        args_hash: asked.args_hash.to_owned(),
+        args_hash: asked.checked.hash.clone(),
         call_id: Some(asked.call_id),
         run_id: Some(scope.run_id),
         agent: scope.caller.agent.clone(),
@@ -301,7 +309,7 @@ fn confirm(asked: &AskedCall<'_>, allowance: Allowance, shown: Option<&Shown>) -
     let preview_hash = shown.filter(|_| allowance.shown.is_some()).and_then(|shown| shown.preview_hash.clone());
     scope.recorder.push(&Record::Confirmed(Confirmed(Confirmation {
         confirmation_id: id,
-        plan_hash: asked.args_hash.to_owned(),
+        plan_hash: asked.checked.hash.clone(),
         policy_hash: scope.policy.hash().to_owned(),
         preview_hash,
         decision: ConfirmationDecision::Approved,
