@@ -345,7 +345,7 @@ mod tests {
         let approved = Approved { id: ConfirmationId::from_uuid(uuid::Uuid::nil()), shown };
         let deviates = |targets: Vec<IntentTarget>| {
             let intent = Intent { targets, ..Intent::default() };
-            approved.deviation(Some(&intent)).map(|failure| failure.details["changed"].clone())
+            approved.deviation(Some(&intent)).and_then(|failure| failure.details?.get("changed").cloned())
         };
         let (a, b) = (target("a.md", "1"), target("b.md", "1"));
         assert_eq!(deviates(vec![a.clone(), b.clone()]), None);
