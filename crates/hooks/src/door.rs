@@ -154,7 +154,7 @@ impl HooksDoor {
                 }
             }
         }
-        let command = native.input.get("command").and_then(Value::as_str).map(str::to_owned);
+        let command = native.command().map(str::to_owned);
         let is_approved = asked.is_some() && !asks_itself;
         let open = OpenCall { tool: native.tool.clone(), command, is_approved, end, call };
         self.open().entry(native.key()).or_default().push_back(open);
@@ -176,7 +176,7 @@ impl HooksDoor {
 
     /// Whether a person has agreed to a call that the client is about to ask about.
     fn permission(&self, native: &NativeCall) -> Verdict {
-        let command = native.input.get("command").and_then(Value::as_str);
+        let command = native.command();
         let open = self.open();
         let mut calls =
             open.iter().filter(|(key, _)| key.is_of(native.client, &native.session)).flat_map(|(_, all)| all);

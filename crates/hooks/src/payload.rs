@@ -110,6 +110,11 @@ impl Event {
 }
 
 impl NativeCall {
+    /// The command of a shell, or the patch.
+    pub(crate) fn command(&self) -> Option<&str> {
+        self.input.get("command").and_then(Value::as_str)
+    }
+
     pub(crate) fn key(&self) -> CallKey {
         let call = self.call.clone().unwrap_or_else(|| {
             let input = Value::Object(self.input.clone());

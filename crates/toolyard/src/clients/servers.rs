@@ -4,7 +4,7 @@ use super::{Program, json::JsonFile, places, toml, unusable};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
-use toml_edit::{Item, value};
+use toml_edit::value;
 use toolyard_hooks::Client;
 use toolyard_protocol::Failure;
 
@@ -173,11 +173,7 @@ impl McpClient {
     fn servers(self, path: &Path, text: &str) -> Result<Map<String, Value>, Failure> {
         let wrong = |why: String| unusable(path, why);
         let whole: Value = if self.is_toml() {
-            let document = toml::read(text).map_err(wrong)?;
-            let servers = document.get(self.table()[0]).and_then(Item::as_table);
-            let servers = servers.map(|table| ::toml::from_str::<Value>(&table.to_string())).transpose();
-            let servers = servers.map_err(|error| wrong(error.to_string()))?.unwrap_or_default();
-            return Ok(servers.as_object().cloned().unwrap_or_default());
+            ::toml::from_str(text).map_err(|error| wrong(error.message().to_owned()))?
         } else {
             JsonFile::read(text).map_err(wrong)?.value()
         };

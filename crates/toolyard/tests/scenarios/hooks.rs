@@ -381,7 +381,15 @@ fn an_asked_call_waits_for_a_person_and_runs_once() {
     for (id, word, verdict) in [("1", "allow", "allow"), ("2", "deny", "deny")] {
         let before = event(&root, "PreToolUse", id, "Bash", &input);
         let answer = std::thread::scope(|scope| {
-            let hook = scope.spawn(|| hook(&place, "claude", &before));
+            let hook = scope.spawn(|| {
+                loop {
+                    // The watching command may not be connected at first.
+                    let ran = hook(&place, "claude", &before);
+                    if !ran.stdout.contains("no approval route") {
+                        return ran;
+                    }
+                }
+            });
             let question = loop {
                 let open = place.run(&["approvals", "list", "--json"]).json();
                 let text = open.to_string();
