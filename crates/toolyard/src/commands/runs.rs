@@ -88,8 +88,7 @@ async fn answer(global: &Global, backend: &mut Backend, command: RunsCommand) ->
         RunsCommand::Verify { run, head, receipt, secret } => {
             let read = |path: Option<PathBuf>| path.as_deref().map(input::text_file).transpose();
             let run_id = run.as_deref().map(input::run_id).transpose()?;
-            // An editor ends the file with a line break that is not part of the secret.
-            let secret = read(secret)?.map(|text| text.trim_end_matches(['\r', '\n']).to_owned());
+            let secret = read(secret)?.map(without_line_break);
             let params = VerifyParams { run_id, head: read(head)?, receipt: read(receipt)?, secret };
             verify::verify(global, backend, &params).await
         }
@@ -118,6 +117,11 @@ async fn answer(global: &Global, backend: &mut Backend, command: RunsCommand) ->
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// An editor ends a file with a line break, which is not part of the secret in it.
+fn without_line_break(text: String) -> String {
+    text.trim_end_matches(['\r', '\n']).to_owned()
 }
 
 fn list(answer: &RunList) {
