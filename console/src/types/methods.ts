@@ -705,6 +705,42 @@ export type LogsTailParams = { "cursor"?: number | null; "limit"?: number | null
 /** Shows the last log lines, or those after a cursor. */
 export type LogsTailAnswer = { "file": string; "cursor": number; "size": number; "lines": Array<string>; "truncated": boolean; "reset": boolean };
 
+/** What a server that is started as a child may access, in addition to the system's programs and libraries. */
+export type McpAddParamsSandboxConfig = { "enabled"?: boolean; "read"?: Array<string>; "write"?: Array<string>; "network"?: boolean; "env"?: Array<string>; "limits"?: McpAddParamsLimitsConfig };
+
+/** How much a program may use, with everything it starts. */
+export type McpAddParamsLimitsConfig = { "processes"?: number; "memoryMb"?: number };
+
+/** A server to add: a program, or a URL. */
+export type McpAddParams = { "name"?: string; "command"?: string | null; "args"?: Array<string>; "url"?: string | null; "sandbox"?: McpAddParamsSandboxConfig | null };
+
+/** A server as people are shown it. */
+export type McpAddAnswerServerStatus = { "name": string; "status": McpAddAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpAddAnswerWithheld>; "leftOut": Array<McpAddAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpAddAnswerServerWalls | null };
+
+/** How a server is. */
+export type McpAddAnswerHealth = "healthy" | "degraded" | "unavailable";
+
+/** A tool held back. */
+export type McpAddAnswerWithheld = { "tool": string; "why": McpAddAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+
+/** Why a tool is held back. */
+export type McpAddAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+
+/** A tool left out. */
+export type McpAddAnswerLeftOut = { "tool": string; "reason": string };
+
+/** Whether a server that is a child process runs in the sandbox. */
+export type McpAddAnswerServerWalls = "on" | "off" | "unset";
+
+/** A structured error: a code to branch on, a sentence to show, what to do next. */
+export type McpAddAnswerFailure = { "code": McpAddAnswerErrorCode; "message": string; "details"?: { [key: string]: Json } | null; "retryable"?: boolean | null; "suggestion"?: string | null };
+
+/** Every way a call, a run or a command can fail. */
+export type McpAddAnswerErrorCode = "VALIDATION_ERROR" | "POLICY_DENIED" | "NOT_FOUND" | "CONFLICT" | "PRECONDITION_FAILED" | "TIMEOUT" | "CANCELLED" | "INTERNAL_ERROR" | "CONFIRMATION_REQUIRED" | "APPROVAL_DENIED" | "LIMIT_EXCEEDED" | "UNAVAILABLE" | "IN_DOUBT" | "RECORD_CORRUPTED" | "REPLAY_MISMATCH" | "STORE_UNAVAILABLE" | "CONFIG_INVALID" | "USAGE_ERROR";
+
+/** Adds an upstream MCP server to the configuration and starts it. */
+export type McpAddAnswer = { "ok": boolean; "status": McpAddAnswerServerStatus; "error"?: McpAddAnswerFailure | null; "log"?: string | null };
+
 /** A definition that a person was shown, as it is named when it is approved. */
 export type McpApproveParamsShownDefinition = { "tool": string; "hash": string };
 
@@ -722,6 +758,18 @@ export type McpForgetParams = { "server": string };
 
 /** Forgets the approved tool definitions of an upstream server. */
 export type McpForgetAnswer = { "forgotten": string };
+
+/** A server by name. */
+export type McpLogParams = { "server": string };
+
+/** Shows what the process of an upstream MCP server wrote to its standard error last. */
+export type McpLogAnswer = { "server": string; "log": string };
+
+/** A server by name. */
+export type McpRemoveParams = { "server": string };
+
+/** Stops an upstream MCP server and removes it from the configuration. */
+export type McpRemoveAnswer = { "removed": string };
 
 /** Parameters of a method that takes none. */
 export type McpServersParams = Record<string, never>;
@@ -788,6 +836,36 @@ export type McpStopAnswerServerWalls = "on" | "off" | "unset";
 
 /** Stops an upstream MCP server. */
 export type McpStopAnswer = { "name": string; "status": McpStopAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpStopAnswerWithheld>; "leftOut": Array<McpStopAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpStopAnswerServerWalls | null };
+
+/** A server by name. */
+export type McpTestParams = { "server": string };
+
+/** A server as people are shown it. */
+export type McpTestAnswerServerStatus = { "name": string; "status": McpTestAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpTestAnswerWithheld>; "leftOut": Array<McpTestAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpTestAnswerServerWalls | null };
+
+/** How a server is. */
+export type McpTestAnswerHealth = "healthy" | "degraded" | "unavailable";
+
+/** A tool held back. */
+export type McpTestAnswerWithheld = { "tool": string; "why": McpTestAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+
+/** Why a tool is held back. */
+export type McpTestAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+
+/** A tool left out. */
+export type McpTestAnswerLeftOut = { "tool": string; "reason": string };
+
+/** Whether a server that is a child process runs in the sandbox. */
+export type McpTestAnswerServerWalls = "on" | "off" | "unset";
+
+/** A structured error: a code to branch on, a sentence to show, what to do next. */
+export type McpTestAnswerFailure = { "code": McpTestAnswerErrorCode; "message": string; "details"?: { [key: string]: Json } | null; "retryable"?: boolean | null; "suggestion"?: string | null };
+
+/** Every way a call, a run or a command can fail. */
+export type McpTestAnswerErrorCode = "VALIDATION_ERROR" | "POLICY_DENIED" | "NOT_FOUND" | "CONFLICT" | "PRECONDITION_FAILED" | "TIMEOUT" | "CANCELLED" | "INTERNAL_ERROR" | "CONFIRMATION_REQUIRED" | "APPROVAL_DENIED" | "LIMIT_EXCEEDED" | "UNAVAILABLE" | "IN_DOUBT" | "RECORD_CORRUPTED" | "REPLAY_MISMATCH" | "STORE_UNAVAILABLE" | "CONFIG_INVALID" | "USAGE_ERROR";
+
+/** Starts an upstream MCP server, lists its tools, and says what is wrong where that fails. */
+export type McpTestAnswer = { "ok": boolean; "status": McpTestAnswerServerStatus; "error"?: McpTestAnswerFailure | null; "log"?: string | null };
 
 /** A node by id. */
 export type NodeDescribeParams = { "nodeId": string };
@@ -1471,6 +1549,33 @@ export type PluginsUpdateAnswerServerWalls = "on" | "off" | "unset";
 /** Installs the newest version of a plugin from its source. */
 export type PluginsUpdateAnswer = { "plugin": PluginsUpdateAnswerPluginInfo; "notGranted": Array<string> };
 
+/** Which call, and whose. */
+export type PolicyExplainParams = { "tool"?: string; "args"?: { [key: string]: Json } | null; "agent"?: string | null; "door"?: string | null; "session"?: string | null };
+
+/** How much harm a tool can do. */
+export type PolicyExplainAnswerRiskLevel = "read-only" | "writes" | "commands";
+
+/** Explains what the policy decides about a call, for an agent and a door, and which rule decides it. */
+export type PolicyExplainAnswer = { "tool": string; "agent": string; "door": string; "decision": string; "reason"?: string | null; "rule"?: string | null; "riskLevel": PolicyExplainAnswerRiskLevel; "hostPath": boolean };
+
+/** Where something is looked for. */
+export type RecallWhyParamsCorpus = "notes" | "memory" | "tools";
+
+/** What is looked for, and what should have been found. */
+export type RecallWhyParams = { "corpus": RecallWhyParamsCorpus; "query": string; "expect": string };
+
+/** A step that a search goes through. */
+export type RecallWhyAnswerStep = { "check": string; "ok": boolean; "detail": string };
+
+/** A result with its place. */
+export type RecallWhyAnswerRankedHit = { "rank": number; "id": string; "score": number; "parts": Array<RecallWhyAnswerScorePart>; "matched"?: Array<string>; "expected": boolean };
+
+/** One part of a score. */
+export type RecallWhyAnswerScorePart = { "name": string; "value": number; "raw"?: number | null };
+
+/** Explains why a note, a memory or a tool was found for a question, or was not. */
+export type RecallWhyAnswer = { "found": boolean; "steps": Array<RecallWhyAnswerStep>; "hits": Array<RecallWhyAnswerRankedHit>; "rank"?: number | null; "sentence": string };
+
 export type RunsCallParamsRunId = string;
 
 export type RunsCallParamsCallId = string;
@@ -2052,7 +2157,7 @@ export type RunsUnsubscribeAnswer = { "ok": boolean; "removed": boolean };
 export type RunsVerifyParamsRunId = string;
 
 /** What is verified: one run, a receipt, or everything. */
-export type RunsVerifyParams = { "runId"?: RunsVerifyParamsRunId | null; "head"?: string | null; "receipt"?: string | null; "secret"?: string | null };
+export type RunsVerifyParams = { "runId"?: RunsVerifyParamsRunId | null; "head"?: string | null; "receipt"?: string | null };
 
 /** What verifying a receipt found. */
 export type RunsVerifyAnswerReceiptReport = { "ok": boolean; "runId": RunsVerifyAnswerRunId; "callId"?: RunsVerifyAnswerCallId | null; "size": number; "records": number; "firstBad"?: RunsVerifyAnswerReceiptProblem | null };
@@ -2065,16 +2170,13 @@ export type RunsVerifyAnswerCallId = string;
 export type RunsVerifyAnswerReceiptProblem = { "seq": number; "problem": string };
 
 /** What verifying a run found. */
-export type RunsVerifyAnswerVerifyReport = { "runId": RunsVerifyAnswerRunId; "ok": boolean; "records": number; "head": string; "signedSeq": number; "ledgerEntry"?: number | null; "unsigned"?: Array<RunsVerifyAnswerUnsignedRecords>; "approvals"?: number; "firstBad"?: RunsVerifyAnswerBadRecord | null; "secretArguments"?: Array<RunsVerifyAnswerProvenSecret> | null };
+export type RunsVerifyAnswerVerifyReport = { "runId": RunsVerifyAnswerRunId; "ok": boolean; "records": number; "head": string; "signedSeq": number; "ledgerEntry"?: number | null; "unsigned"?: Array<RunsVerifyAnswerUnsignedRecords>; "approvals"?: number; "firstBad"?: RunsVerifyAnswerBadRecord | null };
 
 /** Records that nothing proves. What they say may be true. */
 export type RunsVerifyAnswerUnsignedRecords = { "from": number; "to": number };
 
 /** The first record that does not prove what it should. */
 export type RunsVerifyAnswerBadRecord = { "seq": number; "problem": string };
-
-/** An argument that is known to have held a certain secret. */
-export type RunsVerifyAnswerProvenSecret = { "callId": RunsVerifyAnswerCallId; "path": string };
 
 /** What verifying the whole store found. */
 export type RunsVerifyAnswerLedgerReport = { "ok": boolean; "entries": number; "size": number; "root": string; "runs": number; "pruned": number; "keys": number; "heads": number; "records": number; "blobs": number; "firstBad"?: RunsVerifyAnswerFirstBad | null; "missingRuns"?: Array<RunsVerifyAnswerRunId>; "bad": number; "badRuns"?: Array<RunsVerifyAnswerBadRun>; "unsigned": number; "unsignedRuns"?: Array<RunsVerifyAnswerUnsignedRun>; "sealedAtStart": number };
@@ -2440,11 +2542,15 @@ export interface Methods {
   "keys.rotate": { params: KeysRotateParams; answer: KeysRotateAnswer };
   "logs.subscribe": { params: LogsSubscribeParams; answer: LogsSubscribeAnswer };
   "logs.tail": { params: LogsTailParams; answer: LogsTailAnswer };
+  "mcp.add": { params: McpAddParams; answer: McpAddAnswer };
   "mcp.approve": { params: McpApproveParams; answer: McpApproveAnswer };
   "mcp.forget": { params: McpForgetParams; answer: McpForgetAnswer };
+  "mcp.log": { params: McpLogParams; answer: McpLogAnswer };
+  "mcp.remove": { params: McpRemoveParams; answer: McpRemoveAnswer };
   "mcp.servers": { params: McpServersParams; answer: McpServersAnswer };
   "mcp.start": { params: McpStartParams; answer: McpStartAnswer };
   "mcp.stop": { params: McpStopParams; answer: McpStopAnswer };
+  "mcp.test": { params: McpTestParams; answer: McpTestAnswer };
   "node.describe": { params: NodeDescribeParams; answer: NodeDescribeAnswer };
   "node.invoke.result": { params: NodeInvokeResultParams; answer: NodeInvokeResultAnswer };
   "node.list": { params: NodeListParams; answer: NodeListAnswer };
@@ -2468,6 +2574,8 @@ export interface Methods {
   "plugins.list": { params: PluginsListParams; answer: PluginsListAnswer };
   "plugins.remove": { params: PluginsRemoveParams; answer: PluginsRemoveAnswer };
   "plugins.update": { params: PluginsUpdateParams; answer: PluginsUpdateAnswer };
+  "policy.explain": { params: PolicyExplainParams; answer: PolicyExplainAnswer };
+  "recall.why": { params: RecallWhyParams; answer: RecallWhyAnswer };
   "runs.call": { params: RunsCallParams; answer: RunsCallAnswer };
   "runs.calls": { params: RunsCallsParams; answer: RunsCallsAnswer };
   "runs.cancel": { params: RunsCancelParams; answer: RunsCancelAnswer };

@@ -75,16 +75,15 @@ pub fn is_page(path: &str) -> bool {
     if second == Some("") || third == Some("") || segments.next().is_some() {
         return false;
     }
-    match (first, second, third) {
-        ("", None, _) => true,
-        ("runs" | "plans" | "tools" | "settings" | "notes" | "memory" | "traces" | "why", None, _) => true,
-        ("connect" | "more" | "pair", None, _) => true,
-        ("runs", Some(_), Some("undo")) => true,
-        ("plans", Some("new"), None) => true,
-        ("runs" | "approve" | "tools" | "traces" | "servers" | "agents", Some(_), None) => true,
-        ("settings", Some(_), _) => true,
-        _ => false,
-    }
+    matches!(
+        (first, second, third),
+        ("" | "runs" | "plans" | "tools" | "settings" | "notes" | "memory" | "traces" | "why", None, _)
+            | ("connect" | "more" | "pair", None, _)
+            | ("runs", Some(_), Some("undo"))
+            | ("plans", Some("new"), None)
+            | ("runs" | "approve" | "tools" | "traces" | "servers" | "agents", Some(_), None)
+            | ("settings", Some(_), _)
+    )
 }
 
 #[cfg(test)]

@@ -393,12 +393,12 @@ pub(crate) fn whole_values(marks: Marks<'_>, args: &Map<String, Value>) -> Vec<S
     found
 }
 
-/// Takes the JSON Pointer of a call's arguments, its tool, and the arguments.
-type CallVisitor<'a> = &'a mut dyn FnMut(&str, &ToolEntry, &Map<String, Value>);
+/// Receives the JSON Pointer of a call's arguments, its tool, and the arguments.
+type VisitCall<'a> = dyn FnMut(&str, &ToolEntry, &Map<String, Value>) + 'a;
 
 /// Calls with every call that arguments hold, such as those of `tool_call` or the steps of a plan: the JSON Pointer of its
 /// arguments, its tool, and the arguments.
-fn each_call_within(tools: &Snapshot, map: &Map<String, Value>, path: &mut String, visit: CallVisitor<'_>) {
+fn each_call_within(tools: &Snapshot, map: &Map<String, Value>, path: &mut String, visit: &mut VisitCall<'_>) {
     let name = ["id", "name", "tool"].into_iter().find_map(|key| tools.get(map.get(key)?.as_str()?));
     if let Some(tool) = name {
         for key in ["args", "arguments", "input"] {

@@ -45,7 +45,7 @@ const fn route(path: &'static str, credential: Credential, effect: Effect) -> Ro
     Route { path, credential, demand: Demand::new(None, effect) }
 }
 
-/// Every HTTP route. Any other path is answered with 404, or leads to the WebSocket door.
+/// Every HTTP route. Any other path is a page or a file of the console, leads to the WebSocket door, or is answered with 404.
 pub const ROUTES: &[Route] = &[
     route("/health", Credential::None, Effect::None),
     route("/healthz", Credential::None, Effect::None),
@@ -57,8 +57,8 @@ pub const ROUTES: &[Route] = &[
     route("/bridge", Credential::Session, Effect::Recorded),
     route("/bridge/inbound", Credential::Shared, Effect::State),
     route("/mcp", Credential::Shared, Effect::Recorded),
-    // The console: its files are public, as they are in every copy of the program.
-    route("/, /assets/* and the console's other pages and files", Credential::None, Effect::None),
+    // The console's pages and files are public, as they are in every copy of the program.
+    route("/", Credential::None, Effect::None),
     route("/console/session", Credential::None, Effect::None),
     route("/pair", Credential::OwnPage, Effect::State),
     route("/logout", Credential::OwnPage, Effect::State),

@@ -24,6 +24,7 @@ mod offers;
 mod operate;
 pub mod params;
 pub mod plans;
+pub mod policy;
 pub mod proof;
 pub mod pulse;
 mod registry;

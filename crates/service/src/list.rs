@@ -2,17 +2,17 @@
 //! `hello-ok` names them; plugins, upstream servers and the context store add theirs when the program is put together.
 
 use crate::{
-    Methods, approvals, bridge, console, health, local, nodes, offers, operate, plans, proof, run_digest, run_pages,
-    runs, sessions, subscriptions, tools,
+    Methods, approvals, bridge, console, health, local, nodes, offers, operate, plans, policy, proof, run_digest,
+    run_pages, runs, sessions, subscriptions, tools,
 };
 
 /// Every built-in method.
 pub(crate) fn built_in() -> Methods {
-    by_service(by_hub(Methods::default()))
+    of_machine(of_gateway(Methods::default()))
 }
 
-/// Methods that work on what network clients share, in the order of `hello-ok`, with the plans and runs among them.
-fn by_hub(methods: Methods) -> Methods {
+/// Those that the WebSocket door has always had, in the order in which `hello-ok` names them.
+fn of_gateway(methods: Methods) -> Methods {
     methods
         .by_hub::<health::Health>()
         .by_hub::<health::Status>()
@@ -74,8 +74,8 @@ fn by_hub(methods: Methods) -> Methods {
         .by_hub::<bridge::BridgePermissionReply>()
 }
 
-/// The rest of those that need no network clients.
-fn by_service(methods: Methods) -> Methods {
+/// Those of the local socket and the console, and those that came later.
+fn of_machine(methods: Methods) -> Methods {
     methods
         .by_service::<approvals::people::ApprovalsList>()
         .by_service::<approvals::people::ApprovalsShow>()
@@ -105,6 +105,7 @@ fn by_service(methods: Methods) -> Methods {
         .by_service::<run_digest::RunsDigest>()
         .by_service::<run_pages::RunsRecord>()
         .by_hub::<subscriptions::LogsSubscribe>()
+        .by_service::<policy::PolicyExplain>()
 }
 
 /// Every event that a connected client can be sent without asking.

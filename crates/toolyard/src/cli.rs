@@ -30,7 +30,7 @@ pub use gateway::{ConsoleArgs, DevicesCommand, GatewayCommand, GatewayTarget, Up
 pub use hooks::{HooksClient, HooksClientArgs, HooksCommand, HooksInstallArgs, HooksRunArgs};
 pub use plan::{Approval, PlanCommand, PlanFile};
 pub use runs::{KeysCommand, RunFilterArgs, RunsCommand};
-pub use tools::{CallArgs, SearchMode, ToolsCommand};
+pub use tools::{CallArgs, CorpusArg, SearchMode, ToolsCommand, WhyArgs};
 pub use upkeep::{BackupArgs, LogsArgs, PruneArgs, RestoreArgs, StoreCommand};
 pub use vault::{FileStateArg, IndexArgs, SearchArgs, VaultCommand};
 
@@ -157,6 +157,8 @@ pub enum Command {
     /// List, read, search, import and remove what agents remember (viking://)
     #[command(subcommand)]
     Ctx(CtxCommand),
+    /// Explain why a note, a memory or a tool was found for a question, or was not
+    Why(WhyArgs),
     /// Measure search quality on your own data
     #[command(subcommand)]
     Eval(EvalCommand),

@@ -1,12 +1,20 @@
 //! The methods about upstream MCP servers, for the command line and the local socket.
 
+use crate::server_file;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolyard_engine::authority::{Effect, Power, Scope};
+use std::path::PathBuf;
+use toolyard_engine::{
+    Door,
+    authority::{Effect, Power, Scope},
+};
 use toolyard_mcp::{
     Upstreams,
-    client::{Approved, ServerStatus, ShownDefinition},
+    client::{Approved, SandboxConfig, ServerConfig, ServerStatus, ShownDefinition},
 };
+use toolyard_plugins::walled::server_spec;
+use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_sandbox::launch::ConfinedLauncher;
 use toolyard_service::{Call, Handle, MethodError, Methods, NoParams, Terms, methods};
 
 /// Starts or stops a server that the configuration names: nothing more is granted.
@@ -23,6 +31,14 @@ methods! {
     McpApprove = "mcp.approve", Terms::administer().uses(&[Power::Grant]), ApproveParams => ApprovedDefinitions;
     /// Forgets the approved tool definitions of an upstream server.
     McpForget = "mcp.forget", Terms::administer(), ServerParams => Forgotten;
+    /// Adds an upstream MCP server to the configuration and starts it.
+    McpAdd = "mcp.add", Terms::administer().uses(&[Power::Grant]), AddParams => Tested;
+    /// Stops an upstream MCP server and removes it from the configuration.
+    McpRemove = "mcp.remove", Terms::administer(), ServerParams => Removed;
+    /// Starts an upstream MCP server, lists its tools, and says what is wrong where that fails.
+    McpTest = "mcp.test", OPERATE, ServerParams => Tested;
+    /// Shows what the process of an upstream MCP server wrote to its standard error last.
+    McpLog = "mcp.log", Terms::read().local(), ServerParams => ServerLog;
 }
 
 /// Declares the methods; without upstream servers they cannot be called.
@@ -32,11 +48,19 @@ pub(crate) fn declare(methods: &mut Methods, upstreams: Option<&UpstreamMethods>
     methods.add::<McpStop, _>(upstreams);
     methods.add::<McpApprove, _>(upstreams);
     methods.add::<McpForget, _>(upstreams);
+    methods.add::<McpAdd, _>(upstreams);
+    methods.add::<McpRemove, _>(upstreams);
+    methods.add::<McpTest, _>(upstreams);
+    methods.add::<McpLog, _>(upstreams);
 }
 
 /// Answers the methods about upstream servers.
 #[derive(Clone)]
-pub(crate) struct UpstreamMethods(pub(crate) Upstreams);
+pub(crate) struct UpstreamMethods {
+    pub(crate) upstreams: Upstreams,
+    /// The file that servers are added to.
+    pub(crate) config: PathBuf,
+}
 
 /// Upstream servers.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -72,36 +96,159 @@ pub struct Forgotten {
     pub(crate) forgotten: String,
 }
 
+/// A server to add: a program, or a URL.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct AddParams {
+    /// Its name.
+    pub(crate) name: String,
+    /// The program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) command: Option<String>,
+    /// The program's arguments.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) args: Vec<String>,
+    /// The URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) url: Option<String>,
+    /// What the program may read, write and reach; nothing where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sandbox: Option<SandboxConfig>,
+}
+
+/// How a start went.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Tested {
+    /// Whether it runs and answers.
+    pub(crate) ok: bool,
+    /// How it is.
+    pub(crate) status: ServerStatus,
+    /// What is wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<Failure>,
+    /// What its process wrote to its standard error last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) log: Option<String>,
+}
+
+/// A server that was removed.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Removed {
+    pub(crate) removed: String,
+}
+
+/// What a server's process wrote.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ServerLog {
+    pub(crate) server: String,
+    /// The end of its standard error; empty where it wrote nothing or is not a program.
+    pub(crate) log: String,
+}
+
+impl UpstreamMethods {
+    fn tested(&self, name: &str, started: Result<ServerStatus, Failure>) -> Result<Tested, Failure> {
+        let status = self.upstreams.status().into_iter().find(|server| server.name == name);
+        let log = self.upstreams.log(name)?;
+        match (started, status) {
+            (Ok(status), _) => Ok(Tested { ok: true, status, error: None, log }),
+            (Err(failure), Some(status)) => Ok(Tested { ok: false, status, error: Some(failure), log }),
+            (Err(failure), None) => Err(failure),
+        }
+    }
+}
+
+impl Handle<McpAdd> for UpstreamMethods {
+    async fn handle(&self, call: &Call<'_>, params: AddParams) -> Result<Tested, MethodError> {
+        let AddParams { name, command, args, url, sandbox } = params;
+        let is_program = command.is_some();
+        let sandbox =
+            is_program.then(|| sandbox.unwrap_or(SandboxConfig { enabled: true, ..SandboxConfig::default() }));
+        // Whoever has the browser has not the machine: a program from there never runs with all rights of the owner.
+        if call.caller.door == Door::Console && sandbox.as_ref().is_some_and(|sandbox| !sandbox.enabled) {
+            return Err(Failure::new(
+                ErrorCode::PolicyDenied,
+                "a server that is added in the browser runs within walls",
+            )
+            .suggest("Grant it folders in `sandbox`, or add it with `toolyard mcp add --no-sandbox`.")
+            .into());
+        }
+        if self.upstreams.status().iter().any(|server| server.name == name) {
+            return Err(Failure::new(ErrorCode::Conflict, format!("the server {name} is configured already"))
+                .suggest("Choose another name, or remove it first.")
+                .into());
+        }
+        let config = ServerConfig { command, args, url, sandbox, ..ServerConfig::default() };
+        config.check(&name).map_err(|why| Failure::new(ErrorCode::ValidationError, why))?;
+        let (file, kept, own) = (self.config.clone(), config.clone(), name.clone());
+        blocking(move || server_file::add(&file, &own, &kept)).await?;
+        let spec = server_spec(&ConfinedLauncher::new(), &name, &config, crate::config::expand);
+        drop(self.upstreams.add(vec![spec]));
+        let started = self.upstreams.start(&name).await;
+        Ok(self.tested(&name, started)?)
+    }
+}
+
+impl Handle<McpRemove> for UpstreamMethods {
+    async fn handle(&self, _: &Call<'_>, params: ServerParams) -> Result<Removed, MethodError> {
+        let (file, own) = (self.config.clone(), params.server.clone());
+        blocking(move || server_file::remove(&file, &own)).await?;
+        self.upstreams.remove(&params.server).await;
+        Ok(Removed { removed: params.server })
+    }
+}
+
+impl Handle<McpTest> for UpstreamMethods {
+    async fn handle(&self, _: &Call<'_>, params: ServerParams) -> Result<Tested, MethodError> {
+        let started = self.upstreams.restart(&params.server).await;
+        Ok(self.tested(&params.server, started)?)
+    }
+}
+
+impl Handle<McpLog> for UpstreamMethods {
+    async fn handle(&self, _: &Call<'_>, params: ServerParams) -> Result<ServerLog, MethodError> {
+        let log = self.upstreams.log(&params.server)?.unwrap_or_default();
+        Ok(ServerLog { server: params.server, log })
+    }
+}
+
+/// Runs what writes files.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| {
+        Err(Failure::new(ErrorCode::InternalError, "writing the configuration failed unexpectedly"))
+    })
+}
+
 impl Handle<McpServers> for UpstreamMethods {
     async fn handle(&self, _: &Call<'_>, _: NoParams) -> Result<Servers, MethodError> {
         // Plugins' processes are shown with their plugins.
-        let own = self.0.status().into_iter().filter(|server| server.plugin.is_none());
+        let own = self.upstreams.status().into_iter().filter(|server| server.plugin.is_none());
         Ok(Servers { servers: own.collect() })
     }
 }
 
 impl Handle<McpStart> for UpstreamMethods {
     async fn handle(&self, _: &Call<'_>, params: ServerParams) -> Result<ServerStatus, MethodError> {
-        Ok(self.0.start(&params.server).await?)
+        Ok(self.upstreams.start(&params.server).await?)
     }
 }
 
 impl Handle<McpStop> for UpstreamMethods {
     async fn handle(&self, _: &Call<'_>, params: ServerParams) -> Result<ServerStatus, MethodError> {
-        Ok(self.0.stop(&params.server).await?)
+        Ok(self.upstreams.stop(&params.server).await?)
     }
 }
 
 impl Handle<McpApprove> for UpstreamMethods {
     async fn handle(&self, call: &Call<'_>, params: ApproveParams) -> Result<ApprovedDefinitions, MethodError> {
-        let approved = self.0.approve(&params.server, &params.definitions, &call.caller.principal).await?;
+        let approved = self.upstreams.approve(&params.server, &params.definitions, &call.caller.principal).await?;
         Ok(ApprovedDefinitions { approved })
     }
 }
 
 impl Handle<McpForget> for UpstreamMethods {
     async fn handle(&self, _: &Call<'_>, params: ServerParams) -> Result<Forgotten, MethodError> {
-        self.0.forget(&params.server).await?;
+        self.upstreams.forget(&params.server).await?;
         Ok(Forgotten { forgotten: params.server })
     }
 }

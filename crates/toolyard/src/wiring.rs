@@ -12,6 +12,7 @@ use crate::{
     run_files::RunFiles,
     upkeep::Upkeep,
     upstreams::UpstreamMethods,
+    why::WhyMethods,
 };
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -92,6 +93,7 @@ fn declare(
 pub fn all_methods() -> Methods {
     let mut methods = Methods::built_in();
     declare(&mut methods, None, None, None, None, None);
+    crate::why::declare(&mut methods, None);
     methods
 }
 
@@ -203,7 +205,8 @@ impl Yard {
         let reported = plugins.clone();
         service.report_plugins(move || crate::plugins::report(&reported));
         let context_methods = context.as_ref().map(|store| ContextMethods::new(store.clone(), service.engine()));
-        let upstream_methods = UpstreamMethods(upstreams.clone());
+        let upstream_methods = UpstreamMethods { upstreams: upstreams.clone(), config: home.config() };
+        let why = WhyMethods(service.clone());
         let plugin_methods = PluginMethods { plugins: plugins.clone(), engine: service.engine().clone() };
         let retention = resolved.config.retention;
         if let Some(age) = &retention.older_than {
@@ -225,6 +228,7 @@ impl Yard {
                 upkeep.as_ref(),
                 hook_methods.as_ref(),
             );
+            crate::why::declare(methods, Some(&why));
         });
         Ok(Self {
             service,

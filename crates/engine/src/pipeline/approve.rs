@@ -61,7 +61,11 @@ impl Approved {
         let differs = |shown: &&IntentTarget| {
             now(&shown.path).is_none_or(|target| target.before != shown.before || target.after != shown.after)
         };
-        let changed: Vec<&str> = self.shown.iter().filter(differs).map(|target| target.path.as_str()).collect();
+        let is_unshown = |target: &&IntentTarget| !self.shown.iter().any(|shown| shown.path == target.path);
+        let mut changed: Vec<&str> = self.shown.iter().filter(differs).map(|target| target.path.as_str()).collect();
+        if !self.shown.is_empty() {
+            changed.extend(intent.targets.iter().filter(is_unshown).map(|target| target.path.as_str()));
+        }
         let first = changed.first()?;
         Some(
             Failure::new(
@@ -320,4 +324,33 @@ fn confirm(asked: &AskedCall<'_>, allowance: Allowance, shown: Option<&Shown>) -
         grant_id: allowance.grant_id,
     })));
     id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(path: &str, before: &str) -> IntentTarget {
+        IntentTarget {
+            path: path.to_owned(),
+            before: Some(before.to_owned()),
+            after: Some("after".to_owned()),
+            before_blob: None,
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_not_shown_stops_the_call() {
+        let shown = vec![target("a.md", "1"), target("b.md", "1")];
+        let approved = Approved { id: ConfirmationId::from_uuid(uuid::Uuid::nil()), shown };
+        let deviates = |targets: Vec<IntentTarget>| {
+            let intent = Intent { targets, ..Intent::default() };
+            approved.deviation(Some(&intent)).and_then(|failure| failure.details?.get("changed").cloned())
+        };
+        let (a, b) = (target("a.md", "1"), target("b.md", "1"));
+        assert_eq!(deviates(vec![a.clone(), b.clone()]), None);
+        assert_eq!(deviates(vec![a.clone()]), Some(serde_json::json!(["b.md"])));
+        assert_eq!(deviates(vec![a.clone(), target("b.md", "2")]), Some(serde_json::json!(["b.md"])));
+        assert_eq!(deviates(vec![a, b, target("c.md", "1")]), Some(serde_json::json!(["c.md"])));
+    }
 }

@@ -30,7 +30,7 @@ const PROTOCOL: u64 = 4;
 
 /// A browser before its first frame: the device whose cookie came with the request.
 pub(crate) struct Visitor {
-    device: Option<Device>,
+    device: Option<Box<Device>>,
 }
 
 /// Answers a request for the console's socket.
@@ -46,7 +46,7 @@ pub(crate) async fn socket(gateway: Gateway, request: Admitted) -> Response {
     let cookie = cookie::shown(&gateway, &request.origin, &request.parts.headers);
     let found = cookie.map(|cookie| gateway.service().console().browser_with(&cookie)).transpose();
     let device = match found {
-        Ok(found) => found.flatten(),
+        Ok(found) => found.flatten().map(Box::new),
         Err(error) => return pairing::broken(&error),
     };
     let own = gateway.clone();

@@ -301,11 +301,25 @@ impl Upstreams {
         Ok(upstream.status())
     }
 
+    /// Starts a server anew, without waiting after a failed start.
+    pub async fn restart(&self, name: &str) -> Result<ServerStatus, Failure> {
+        let upstream = self.named(name)?;
+        upstream.stop().await;
+        upstream.forget_failure();
+        upstream.live().await?;
+        Ok(upstream.status())
+    }
+
     /// Stops a server; the next call starts it again.
     pub async fn stop(&self, name: &str) -> Result<ServerStatus, Failure> {
         let upstream = self.named(name)?;
         upstream.stop().await;
         Ok(upstream.status())
+    }
+
+    /// The end of what a server's process wrote to its standard error, where there is anything; without secrets.
+    pub fn log(&self, name: &str) -> Result<Option<String>, Failure> {
+        Ok(self.named(name)?.standard_error())
     }
 
     /// A person approves definitions that are held back, each by the hash of what was shown.

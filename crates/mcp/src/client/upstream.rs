@@ -271,9 +271,14 @@ impl Upstream {
         self.unavailable(why).detail(RETRY_AFTER, as_ms(wait)).with_causes(causes)
     }
 
-    /// What its process wrote to its standard error last, under a heading.
+    /// What its process wrote to its standard error last.
+    pub(super) fn standard_error(&self) -> Option<String> {
+        lock(&self.errors).last()
+    }
+
+    /// The same under a heading.
     pub(super) fn last_errors(&self) -> Option<String> {
-        let text = lock(&self.errors).last()?;
+        let text = self.standard_error()?;
         Some(format!("standard error of {}:\n{text}", self.name))
     }
 
@@ -342,6 +347,11 @@ impl Upstream {
             tracing::info!(server = self.name, "stopped: nobody uses it");
             self.stop().await;
         }
+    }
+
+    /// Lets the next start happen at once, although the last one failed: somebody who mends it is waiting.
+    pub(crate) fn forget_failure(&self) {
+        lock(&self.attempts).not_before = None;
     }
 
     /// Stops the server.

@@ -72,6 +72,21 @@ pub enum McpCommand {
         /// The server's name in config.toml
         server: String,
     },
+    /// Start a server, list its tools, and show what is wrong where that fails
+    Test {
+        /// The server's name
+        server: String,
+    },
+    /// Show what a server's process wrote to its standard error last
+    Log {
+        /// The server's name
+        server: String,
+    },
+    /// Remove a server from config.toml and stop it
+    Remove {
+        /// The server's name
+        server: String,
+    },
     /// Stop a server; the next call starts it again
     Stop {
         /// The server's name

@@ -38,6 +38,20 @@ pub enum ToolsCommand {
         /// Its name or id
         name: String,
     },
+    /// Explain what the policy decides about a call, and which rule decides it
+    Policy {
+        /// The tool
+        name: String,
+        /// Arguments as a JSON object; without them, rules about paths are left out
+        #[arg(long, value_name = "JSON")]
+        args: Option<String>,
+        /// The agent [default: main]
+        #[arg(long, value_name = "AGENT")]
+        agent: Option<String>,
+        /// The door by which the call comes: cli, gateway, http, mcp, bridge, script, console [default: gateway]
+        #[arg(long, value_name = "DOOR")]
+        door: Option<String>,
+    },
     /// Find tools; several queries can be given, and one for each step of a task works best
     Search {
         /// What the tool should do
@@ -64,4 +78,26 @@ pub enum SearchMode {
     Tools,
     /// Search, describe, call, and a list of tools in the prompt
     Directory,
+}
+
+/// `toolyard why`.
+#[derive(Debug, Args)]
+pub struct WhyArgs {
+    /// Where it was looked for
+    pub corpus: CorpusArg,
+    /// The question
+    pub query: String,
+    /// What should have been found: a note's path, a memory's URI, a tool's name
+    pub expect: String,
+}
+
+/// Where something is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CorpusArg {
+    /// The notes of the vault
+    Notes,
+    /// What agents remember
+    Memory,
+    /// The tools
+    Tools,
 }

@@ -66,15 +66,17 @@ fn is_loopback(url: &str) -> bool {
     host.starts_with("127.") || host.starts_with("[::1]") || host.starts_with("localhost")
 }
 
-/// The address as a QR code in half blocks, dark on light as cameras expect.
+/// The address as a QR code in half blocks. On a terminal it is black on white, as cameras expect, whatever the terminal's
+/// colours are.
 fn picture(url: &str) -> Result<String, Failure> {
     let code = QrCode::with_error_correction_level(url, EcLevel::M)
         .map_err(|error| Failure::new(ErrorCode::InternalError, format!("the code cannot be drawn: {error}")))?;
-    Ok(code
-        .render::<unicode::Dense1x2>()
-        .dark_color(unicode::Dense1x2::Dark)
-        .light_color(unicode::Dense1x2::Light)
-        .build())
+    let drawn = code.render::<unicode::Dense1x2>().build();
+    if !std::io::IsTerminal::is_terminal(&std::io::stdout()) {
+        return Ok(drawn);
+    }
+    let lines: Vec<String> = drawn.lines().map(|line| format!("\u{1b}[30;47m{line}\u{1b}[0m")).collect();
+    Ok(lines.join("\n"))
 }
 
 /// Opens an address in the desktop's browser. False where there is no desktop.

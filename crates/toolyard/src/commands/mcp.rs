@@ -6,7 +6,7 @@ use crate::{
     cli::{Global, McpArgs, McpCommand},
     config, home, mcp,
     output::{self, Paint},
-    upstreams::{McpForget, McpServers, McpStart, McpStop, ServerParams},
+    upstreams::{McpForget, McpLog, McpRemove, McpServers, McpStart, McpStop, McpTest, ServerParams},
     wiring::{Needs, Yard},
 };
 use std::process::ExitCode;
@@ -96,7 +96,13 @@ async fn manage(global: &Global, command: McpCommand) -> Outcome {
         McpCommand::Add(add) => super::mcp_add::run(global, &add),
         McpCommand::Login { server, wait } => super::login::login(global, &server, wait).await,
         McpCommand::Logout { server } => super::login::logout(global, &server).await,
-        McpCommand::Servers | McpCommand::Start { .. } | McpCommand::Stop { .. } | McpCommand::Forget { .. } => {
+        McpCommand::Servers
+        | McpCommand::Start { .. }
+        | McpCommand::Stop { .. }
+        | McpCommand::Test { .. }
+        | McpCommand::Log { .. }
+        | McpCommand::Remove { .. }
+        | McpCommand::Forget { .. } => {
             let mut backend = Backend::open(global, Needs::Store).await?;
             let outcome = operate(global, &mut backend, command).await;
             backend.close().await;
@@ -122,6 +128,29 @@ async fn operate(global: &Global, backend: &mut Backend, command: McpCommand) ->
         McpCommand::Forget { server } => {
             let answer = backend.call::<McpForget>(&ServerParams { server }, None).await?;
             if global.json { output::json(&answer) } else { output::data(&format!("forgot {}", answer.forgotten)) }
+        }
+        McpCommand::Test { server } => {
+            let tested = backend.call::<McpTest>(&ServerParams { server }, None).await?;
+            if global.json {
+                output::json(&tested);
+            } else {
+                show(&tested.status);
+                if let Some(log) = tested.log.filter(|_| !tested.ok) {
+                    log.lines().for_each(|line| output::data(&format!("  {}", output::plain(line))));
+                }
+            }
+        }
+        McpCommand::Log { server } => {
+            let answer = backend.call::<McpLog>(&ServerParams { server }, None).await?;
+            if global.json {
+                output::json(&answer);
+            } else {
+                answer.log.lines().for_each(|line| output::data(&output::plain(line)));
+            }
+        }
+        McpCommand::Remove { server } => {
+            let answer = backend.call::<McpRemove>(&ServerParams { server }, None).await?;
+            if global.json { output::json(&answer) } else { output::data(&format!("removed {}", answer.removed)) }
         }
         // These have gone another way.
         McpCommand::Add(_) | McpCommand::Approve { .. } | McpCommand::Login { .. } | McpCommand::Logout { .. } => {}

@@ -3,43 +3,16 @@
 use super::Outcome;
 use crate::{
     cli::{Global, McpAdd},
-    config::{self, Config},
-    output,
+    config, output, server_file,
 };
 use serde::Serialize;
 use std::{
-    collections::BTreeMap,
-    fs,
-    io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 use toolyard_mcp::client::{SandboxConfig, ServerConfig};
 use toolyard_plugins::walled;
 use toolyard_protocol::{ErrorCode, Failure};
-
-/// The part of a server's configuration that the command line says. What is left out keeps its default.
-#[derive(Serialize)]
-struct Written<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    command: Option<&'a str>,
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    args: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    url: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sandbox: Option<SandboxConfig>,
-}
-
-#[derive(Serialize)]
-struct Servers<'a> {
-    servers: BTreeMap<&'a str, Written<'a>>,
-}
-
-#[derive(Serialize)]
-struct File<'a> {
-    mcp: Servers<'a>,
-}
 
 /// What the command answers under `--json`.
 #[derive(Serialize)]
@@ -66,7 +39,7 @@ pub(super) fn run(global: &Global, add: &McpAdd) -> Outcome {
     };
     config.check(&add.name).map_err(|why| Failure::new(ErrorCode::UsageError, why))?;
     resolved.home.create().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
-    write(&resolved.home.config(), add, &config)?;
+    server_file::add(&resolved.home.config(), &add.name, &config)?;
     let hints = hints(add, sandbox.as_ref());
     if global.json {
         output::json(&serde_json::json!(Added { server: &add.name, sandbox, hints }));
@@ -100,46 +73,6 @@ fn sandbox(add: &McpAdd) -> Result<Option<SandboxConfig>, Failure> {
         env: add.env.clone(),
         ..SandboxConfig::default()
     }))
-}
-
-/// Appends the table, so that what people wrote into the file stays as it is. The whole is read back before it is kept.
-fn write(path: &Path, add: &McpAdd, config: &ServerConfig) -> Result<(), Failure> {
-    let failed = |e: &dyn std::fmt::Display| {
-        Failure::new(ErrorCode::StoreUnavailable, format!("{} cannot be written: {e}", path.display()))
-    };
-    let written = Written {
-        command: config.command.as_deref(),
-        args: &config.args,
-        url: config.url.as_deref(),
-        sandbox: config.sandbox.clone(),
-    };
-    let table = toml::to_string(&File { mcp: Servers { servers: BTreeMap::from([(add.name.as_str(), written)]) } })
-        .map_err(|e| failed(&e))?;
-    let before = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(failed(&error)),
-    };
-    let gap = if before.is_empty() { "" } else { "\n" };
-    let text = format!("{before}{gap}{table}");
-    let read: Config = toml::from_str(&text).map_err(|e| {
-        Failure::new(ErrorCode::ConfigInvalid, format!("the server cannot be appended to {}: {e}", path.display()))
-            .suggest("Add the table [mcp.servers.NAME] to the file by hand.")
-    })?;
-    if read.mcp.servers.get(&add.name) != Some(config) {
-        return Err(failed(&"the server does not read back as it was written"));
-    }
-    let staged = path.with_extension(format!("toml.{}", std::process::id()));
-    let write = || -> std::io::Result<()> {
-        let mut file = fs::File::create(&staged)?;
-        if let Ok(about) = fs::metadata(path) {
-            file.set_permissions(about.permissions())?;
-        }
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&staged, path)
-    };
-    write().map_err(|e| failed(&e))
 }
 
 /// What the program will probably miss within its walls.

@@ -36,6 +36,7 @@ mod upkeep;
 mod vault;
 mod verify;
 mod watch;
+mod why;
 
 use crate::{
     cli::{Cli, Command, Global},
@@ -86,6 +87,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Config(command) => config::run(&global, command),
         Command::Vault(command) => vault::run(&global, command).await,
         Command::Ctx(command) => ctx::run(&global, command).await,
+        Command::Why(args) => why::run(&global, args).await,
         Command::Eval(command) => eval::run(&global, command).await,
         Command::Explain(args) => explain::run(&global, args),
         Command::Doctor => doctor::run(&global).await,

@@ -17,6 +17,7 @@ use toolyard_service::{
         ToolDescription, ToolList, ToolNameParams, ToolRow, ToolsCall, ToolsCallParams, ToolsDescribe, ToolsList,
         ToolsListParams,
     },
+    policy::{ExplainParams, PolicyExplain},
 };
 
 /// Characters of a description in a list of hits.
@@ -41,6 +42,18 @@ async fn show(global: &Global, backend: &mut Backend, command: ToolsCommand) -> 
         ToolsCommand::Describe { name } => {
             let answer = backend.call::<ToolsDescribe>(&ToolNameParams { name }, None).await?;
             if global.json { output::json(&answer) } else { describe(&answer) }
+        }
+        ToolsCommand::Policy { name, args, agent, door } => {
+            let args = args.as_deref().map(super::input::json_object).transpose()?;
+            let params = ExplainParams { tool: name, args, agent, door, session: None };
+            let answer = backend.call::<PolicyExplain>(&params, None).await?;
+            if global.json {
+                output::json(&answer);
+            } else {
+                let (reason, rule) = (answer.reason.as_deref().unwrap_or_default(), answer.rule.as_deref());
+                let rule = rule.map(|rule| format!(" ({rule})")).unwrap_or_default();
+                output::data(&format!("{} {}: {reason}{rule}", answer.decision, answer.tool));
+            }
         }
         ToolsCommand::Search { .. } => {}
     }
