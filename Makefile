@@ -108,6 +108,10 @@ soak: tools-needed ## drive a real Toolyard with a mixed load for MINUTES (defau
 	$(CARGO) build --profile quick --locked --bin toolyard --bin toolyard-script
 	python3 tests/soak/run.py "$$CARGO_TARGET_DIR/quick/toolyard" --minutes $(MINUTES) --rate $(RATE)
 
+soak-short: ## two minutes of the same with the debug program and 100 calls a second, for CI
+	$(DEBUG)
+	python3 tests/soak/run.py "$$CARGO_TARGET_DIR/debug/toolyard" --minutes 2 --rate 100
+
 EVERY ?= 1
 faults: tools-needed ## make every write, sync, rename and allocation fail once (ENOSPC, EIO) and check the promises (needs strace; EVERY=10 for a tenth)
 	$(DEBUG)

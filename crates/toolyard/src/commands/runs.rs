@@ -86,11 +86,7 @@ async fn answer(global: &Global, backend: &mut Backend, command: RunsCommand) ->
         }
         RunsCommand::Export { run, out } => export(global, backend, &run, &out).await,
         RunsCommand::Verify { run, head, receipt, secret } => {
-            let read = |path: Option<PathBuf>| path.as_deref().map(input::text_file).transpose();
-            let run_id = run.as_deref().map(input::run_id).transpose()?;
-            // An editor ends the file with a line break that is not part of the secret.
-            let secret = read(secret)?.map(|text| text.trim_end_matches(['\r', '\n']).to_owned());
-            let params = VerifyParams { run_id, head: read(head)?, receipt: read(receipt)?, secret };
+            let params = verify_params(run.as_deref(), head, receipt, secret)?;
             verify::verify(global, backend, &params).await
         }
         RunsCommand::Head { tiles } => verify::head(global, backend, tiles).await,
@@ -118,6 +114,19 @@ async fn answer(global: &Global, backend: &mut Backend, command: RunsCommand) ->
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+fn verify_params(
+    run: Option<&str>,
+    head: Option<PathBuf>,
+    receipt: Option<PathBuf>,
+    secret: Option<PathBuf>,
+) -> Result<VerifyParams, Failure> {
+    let read = |path: Option<PathBuf>| path.as_deref().map(input::text_file).transpose();
+    // An editor ends a file with a line break, which is not part of the secret in it.
+    let secret = read(secret)?.map(|text| text.trim_end_matches(['\r', '\n']).to_owned());
+    let run_id = run.map(input::run_id).transpose()?;
+    Ok(VerifyParams { run_id, head: read(head)?, receipt: read(receipt)?, secret })
 }
 
 fn list(answer: &RunList) {
