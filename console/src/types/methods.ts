@@ -265,6 +265,24 @@ export type ConfigGetParams = Record<string, never>;
 /** Shows the configuration; secrets are hidden. */
 export type ConfigGetAnswer = { "path": string; "exists": boolean; "raw": string; "hash": string; "parsed": Json; "config": Json; "valid": boolean; "issues": Array<Json>; "warnings": Array<Json> };
 
+/** What a paired browser may do. */
+export type ConsoleCodeParamsRights = "owner" | "approver" | "viewer";
+
+/** What the browser may do, and how it gets the code. */
+export type ConsoleCodeParams = { "rights"?: ConsoleCodeParamsRights; "phone"?: boolean };
+
+/** Makes a one-use code and the address with which one browser is paired. */
+export type ConsoleCodeAnswer = { "url": string; "expiresAt": string };
+
+/** A place in the feed. */
+export type ConsoleSubscribeParamsFeedPosition = { "bootId": string; "seq": number };
+
+/** Where a connection was lost. */
+export type ConsoleSubscribeParams = { "after"?: ConsoleSubscribeParamsFeedPosition | null };
+
+/** Sends what happens to runs, questions and devices, in order, from now or from where a connection was lost. */
+export type ConsoleSubscribeAnswer = { "bootId": string; "seq": number; "resumed": boolean };
+
 /** What is brought in, and where to. */
 export type ContextAddParams = { "source": string; "to"?: string | null; "parent"?: string | null; "reason"?: string | null; "watch"?: number | null };
 
@@ -442,13 +460,19 @@ export type DevicePairApproveAnswer = { "requestId": string; "device": DevicePai
 export type DevicePairListParams = Record<string, never>;
 
 /** A device that waits to be let in, as doors show it. */
-export type DevicePairListAnswerPendingDevice = { "deviceId": string; "publicKey": string; "clientId": string; "clientMode": string; "platform": string; "displayName"?: string | null; "role": string; "scopes": Array<string>; "approvedBy": string; "createdAtMs": number; "issuedAtMs": number; "tokens": Array<DevicePairListAnswerShownToken>; "requestId": string; "remoteIp": string; "ts": number };
+export type DevicePairListAnswerPendingDevice = { "deviceId": string; "publicKey": string; "clientId": string; "clientMode": string; "platform": string; "displayName"?: string | null; "role": string; "scopes": Array<string>; "approvedBy": string; "createdAtMs": number; "issuedAtMs": number; "tokens": Array<DevicePairListAnswerShownToken>; "console"?: DevicePairListAnswerPairedBrowser | null; "requestId": string; "remoteIp": string; "ts": number };
 
 /** A device's token, without its secret. */
 export type DevicePairListAnswerShownToken = { "role": string; "scopes": Array<string>; "createdAtMs": number; "rotatedAtMs": number };
 
+/** What makes a device a person's browser, as lists show it. */
+export type DevicePairListAnswerPairedBrowser = { "rights": DevicePairListAnswerRights; "expiresAt": string; "lastSeenAt"?: string | null };
+
+/** What a paired browser may do. */
+export type DevicePairListAnswerRights = "owner" | "approver" | "viewer";
+
 /** A device as doors show it. */
-export type DevicePairListAnswerShownDevice = { "deviceId": string; "publicKey": string; "clientId": string; "clientMode": string; "platform": string; "displayName"?: string | null; "role": string; "scopes": Array<string>; "approvedBy": string; "createdAtMs": number; "issuedAtMs": number; "tokens": Array<DevicePairListAnswerShownToken> };
+export type DevicePairListAnswerShownDevice = { "deviceId": string; "publicKey": string; "clientId": string; "clientMode": string; "platform": string; "displayName"?: string | null; "role": string; "scopes": Array<string>; "approvedBy": string; "createdAtMs": number; "issuedAtMs": number; "tokens": Array<DevicePairListAnswerShownToken>; "console"?: DevicePairListAnswerPairedBrowser | null };
 
 /** Lists paired devices and pairing requests. */
 export type DevicePairListAnswer = { "pending": Array<DevicePairListAnswerPendingDevice>; "paired": Array<DevicePairListAnswerShownDevice> };
@@ -487,13 +511,19 @@ export type DevicesApproveAnswer = { "deviceId": string; "role": string; "scopes
 export type DevicesListParams = Record<string, never>;
 
 /** A device that waits to be let in, as doors show it. */
-export type DevicesListAnswerPendingDevice = { "deviceId": string; "publicKey": string; "clientId": string; "clientMode": string; "platform": string; "displayName"?: string | null; "role": string; "scopes": Array<string>; "approvedBy": string; "createdAtMs": number; "issuedAtMs": number; "tokens": Array<DevicesListAnswerShownToken>; "requestId": string; "remoteIp": string; "ts": number };
+export type DevicesListAnswerPendingDevice = { "deviceId": string; "publicKey": string; "clientId": string; "clientMode": string; "platform": string; "displayName"?: string | null; "role": string; "scopes": Array<string>; "approvedBy": string; "createdAtMs": number; "issuedAtMs": number; "tokens": Array<DevicesListAnswerShownToken>; "console"?: DevicesListAnswerPairedBrowser | null; "requestId": string; "remoteIp": string; "ts": number };
 
 /** A device's token, without its secret. */
 export type DevicesListAnswerShownToken = { "role": string; "scopes": Array<string>; "createdAtMs": number; "rotatedAtMs": number };
 
+/** What makes a device a person's browser, as lists show it. */
+export type DevicesListAnswerPairedBrowser = { "rights": DevicesListAnswerRights; "expiresAt": string; "lastSeenAt"?: string | null };
+
+/** What a paired browser may do. */
+export type DevicesListAnswerRights = "owner" | "approver" | "viewer";
+
 /** A device as doors show it. */
-export type DevicesListAnswerShownDevice = { "deviceId": string; "publicKey": string; "clientId": string; "clientMode": string; "platform": string; "displayName"?: string | null; "role": string; "scopes": Array<string>; "approvedBy": string; "createdAtMs": number; "issuedAtMs": number; "tokens": Array<DevicesListAnswerShownToken> };
+export type DevicesListAnswerShownDevice = { "deviceId": string; "publicKey": string; "clientId": string; "clientMode": string; "platform": string; "displayName"?: string | null; "role": string; "scopes": Array<string>; "approvedBy": string; "createdAtMs": number; "issuedAtMs": number; "tokens": Array<DevicesListAnswerShownToken>; "console"?: DevicesListAnswerPairedBrowser | null };
 
 /** Lists paired devices and pairing requests. */
 export type DevicesListAnswer = { "pending": Array<DevicesListAnswerPendingDevice>; "paired": Array<DevicesListAnswerShownDevice> };
@@ -509,6 +539,17 @@ export type DevicesRevokeParams = { "id": string };
 
 /** Removes a paired device and closes its connections. */
 export type DevicesRevokeAnswer = { "deviceId": string; "revoked": boolean };
+
+export type DownloadsTicketParamsRunId = string;
+
+/** What is downloaded of a run. */
+export type DownloadsTicketParamsDownloadForm = "export" | "transcript" | "receipt";
+
+/** What is downloaded. */
+export type DownloadsTicketParams = { "runId": DownloadsTicketParamsRunId; "form": DownloadsTicketParamsDownloadForm };
+
+/** Makes a link with which one browser can download a run's file once, within a minute. */
+export type DownloadsTicketAnswer = { "path": string; "name": string; "expiresAt": string };
 
 /** A question by id. */
 export type ExecApprovalGetParams = { "id": string };
@@ -652,11 +693,53 @@ export type KeysRotateAnswerKeySpan = { "key": string; "from": number; "to"?: nu
 /** Replaces the key that signs the record; the old key signs the new one. */
 export type KeysRotateAnswer = { "keys": Array<KeysRotateAnswerKeySpan> };
 
+/** Where log lines begin. */
+export type LogsSubscribeParams = { "cursor"?: number | null };
+
+/** Sends log lines as they are written, until the connection ends or unsubscribes with `runs.unsubscribe`. */
+export type LogsSubscribeAnswer = { "subscriptionId": string; "cursor": number };
+
 /** Which log lines are shown. */
 export type LogsTailParams = { "cursor"?: number | null; "limit"?: number | null; "maxBytes"?: number | null };
 
 /** Shows the last log lines, or those after a cursor. */
 export type LogsTailAnswer = { "file": string; "cursor": number; "size": number; "lines": Array<string>; "truncated": boolean; "reset": boolean };
+
+/** What a server that is started as a child may access, in addition to the system's programs and libraries. */
+export type McpAddParamsSandboxConfig = { "enabled"?: boolean; "read"?: Array<string>; "write"?: Array<string>; "network"?: boolean; "env"?: Array<string>; "limits"?: McpAddParamsLimitsConfig };
+
+/** How much a program may use, with everything it starts. */
+export type McpAddParamsLimitsConfig = { "processes"?: number; "memoryMb"?: number };
+
+/** A server to add: a program, or a URL. */
+export type McpAddParams = { "name"?: string; "command"?: string | null; "args"?: Array<string>; "url"?: string | null; "sandbox"?: McpAddParamsSandboxConfig | null };
+
+/** A server as people are shown it. */
+export type McpAddAnswerServerStatus = { "name": string; "status": McpAddAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpAddAnswerWithheld>; "leftOut": Array<McpAddAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpAddAnswerServerWalls | null };
+
+/** How a server is. */
+export type McpAddAnswerHealth = "healthy" | "degraded" | "unavailable";
+
+/** A tool held back. */
+export type McpAddAnswerWithheld = { "tool": string; "why": McpAddAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+
+/** Why a tool is held back. */
+export type McpAddAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+
+/** A tool left out. */
+export type McpAddAnswerLeftOut = { "tool": string; "reason": string };
+
+/** Whether a server that is a child process runs in the sandbox. */
+export type McpAddAnswerServerWalls = "on" | "off" | "unset";
+
+/** A structured error: a code to branch on, a sentence to show, what to do next. */
+export type McpAddAnswerFailure = { "code": McpAddAnswerErrorCode; "message": string; "details"?: { [key: string]: Json } | null; "retryable"?: boolean | null; "suggestion"?: string | null };
+
+/** Every way a call, a run or a command can fail. */
+export type McpAddAnswerErrorCode = "VALIDATION_ERROR" | "POLICY_DENIED" | "NOT_FOUND" | "CONFLICT" | "PRECONDITION_FAILED" | "TIMEOUT" | "CANCELLED" | "INTERNAL_ERROR" | "CONFIRMATION_REQUIRED" | "APPROVAL_DENIED" | "LIMIT_EXCEEDED" | "UNAVAILABLE" | "IN_DOUBT" | "RECORD_CORRUPTED" | "REPLAY_MISMATCH" | "STORE_UNAVAILABLE" | "CONFIG_INVALID" | "USAGE_ERROR";
+
+/** Adds an upstream MCP server to the configuration and starts it. */
+export type McpAddAnswer = { "ok": boolean; "status": McpAddAnswerServerStatus; "error"?: McpAddAnswerFailure | null; "log"?: string | null };
 
 /** A definition that a person was shown, as it is named when it is approved. */
 export type McpApproveParamsShownDefinition = { "tool": string; "hash": string };
@@ -675,6 +758,18 @@ export type McpForgetParams = { "server": string };
 
 /** Forgets the approved tool definitions of an upstream server. */
 export type McpForgetAnswer = { "forgotten": string };
+
+/** A server by name. */
+export type McpLogParams = { "server": string };
+
+/** Shows what the process of an upstream MCP server wrote to its standard error last. */
+export type McpLogAnswer = { "server": string; "log": string };
+
+/** A server by name. */
+export type McpRemoveParams = { "server": string };
+
+/** Stops an upstream MCP server and removes it from the configuration. */
+export type McpRemoveAnswer = { "removed": string };
 
 /** Parameters of a method that takes none. */
 export type McpServersParams = Record<string, never>;
@@ -741,6 +836,36 @@ export type McpStopAnswerServerWalls = "on" | "off" | "unset";
 
 /** Stops an upstream MCP server. */
 export type McpStopAnswer = { "name": string; "status": McpStopAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpStopAnswerWithheld>; "leftOut": Array<McpStopAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpStopAnswerServerWalls | null };
+
+/** A server by name. */
+export type McpTestParams = { "server": string };
+
+/** A server as people are shown it. */
+export type McpTestAnswerServerStatus = { "name": string; "status": McpTestAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpTestAnswerWithheld>; "leftOut": Array<McpTestAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpTestAnswerServerWalls | null };
+
+/** How a server is. */
+export type McpTestAnswerHealth = "healthy" | "degraded" | "unavailable";
+
+/** A tool held back. */
+export type McpTestAnswerWithheld = { "tool": string; "why": McpTestAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+
+/** Why a tool is held back. */
+export type McpTestAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+
+/** A tool left out. */
+export type McpTestAnswerLeftOut = { "tool": string; "reason": string };
+
+/** Whether a server that is a child process runs in the sandbox. */
+export type McpTestAnswerServerWalls = "on" | "off" | "unset";
+
+/** A structured error: a code to branch on, a sentence to show, what to do next. */
+export type McpTestAnswerFailure = { "code": McpTestAnswerErrorCode; "message": string; "details"?: { [key: string]: Json } | null; "retryable"?: boolean | null; "suggestion"?: string | null };
+
+/** Every way a call, a run or a command can fail. */
+export type McpTestAnswerErrorCode = "VALIDATION_ERROR" | "POLICY_DENIED" | "NOT_FOUND" | "CONFLICT" | "PRECONDITION_FAILED" | "TIMEOUT" | "CANCELLED" | "INTERNAL_ERROR" | "CONFIRMATION_REQUIRED" | "APPROVAL_DENIED" | "LIMIT_EXCEEDED" | "UNAVAILABLE" | "IN_DOUBT" | "RECORD_CORRUPTED" | "REPLAY_MISMATCH" | "STORE_UNAVAILABLE" | "CONFIG_INVALID" | "USAGE_ERROR";
+
+/** Starts an upstream MCP server, lists its tools, and says what is wrong where that fails. */
+export type McpTestAnswer = { "ok": boolean; "status": McpTestAnswerServerStatus; "error"?: McpTestAnswerFailure | null; "log"?: string | null };
 
 /** A node by id. */
 export type NodeDescribeParams = { "nodeId": string };
@@ -1424,6 +1549,138 @@ export type PluginsUpdateAnswerServerWalls = "on" | "off" | "unset";
 /** Installs the newest version of a plugin from its source. */
 export type PluginsUpdateAnswer = { "plugin": PluginsUpdateAnswerPluginInfo; "notGranted": Array<string> };
 
+/** Which call, and whose. */
+export type PolicyExplainParams = { "tool"?: string; "args"?: { [key: string]: Json } | null; "agent"?: string | null; "door"?: string | null; "session"?: string | null };
+
+/** How much harm a tool can do. */
+export type PolicyExplainAnswerRiskLevel = "read-only" | "writes" | "commands";
+
+/** Explains what the policy decides about a call, for an agent and a door, and which rule decides it. */
+export type PolicyExplainAnswer = { "tool": string; "agent": string; "door": string; "decision": string; "reason"?: string | null; "rule"?: string | null; "riskLevel": PolicyExplainAnswerRiskLevel; "hostPath": boolean };
+
+/** Where something is looked for. */
+export type RecallWhyParamsCorpus = "notes" | "memory" | "tools";
+
+/** What is looked for, and what should have been found. */
+export type RecallWhyParams = { "corpus": RecallWhyParamsCorpus; "query": string; "expect": string };
+
+/** A step that a search goes through. */
+export type RecallWhyAnswerStep = { "check": string; "ok": boolean; "detail": string };
+
+/** A result with its place. */
+export type RecallWhyAnswerRankedHit = { "rank": number; "id": string; "score": number; "parts": Array<RecallWhyAnswerScorePart>; "matched"?: Array<string>; "expected": boolean };
+
+/** One part of a score. */
+export type RecallWhyAnswerScorePart = { "name": string; "value": number; "raw"?: number | null };
+
+/** Explains why a note, a memory or a tool was found for a question, or was not. */
+export type RecallWhyAnswer = { "found": boolean; "steps": Array<RecallWhyAnswerStep>; "hits": Array<RecallWhyAnswerRankedHit>; "rank"?: number | null; "sentence": string };
+
+export type RunsCallParamsRunId = string;
+
+export type RunsCallParamsCallId = string;
+
+/** A call of a run. */
+export type RunsCallParams = { "runId": RunsCallParamsRunId; "callId": RunsCallParamsCallId };
+
+/** The fields of a [`ToolCall`]. A bag of parts may be anything; only [`ToolCall::new`] makes it a call. */
+export type RunsCallAnswerToolCall = { "callId": RunsCallAnswerCallId; "runId": RunsCallAnswerRunId; "stepId": RunsCallAnswerStepId; "tool": RunsCallAnswerToolName; "attempt": number; "args": { [key: string]: Json }; "argsHash"?: string | null; "timeoutMs"?: number | null; "deadlineAt"?: string | null; "cancellable": boolean; "iteration"?: RunsCallAnswerIteration | null; "loopId"?: string | null; "createdAt": string; "plannerVersion"?: string | null; "executorVersion": string; "toolRegistryVersion": string; "preview"?: string | null; "riskLevel": RunsCallAnswerRiskLevel; "category"?: string | null; "policy": RunsCallAnswerPolicySnapshot; "confirmationId"?: RunsCallAnswerConfirmationId | null };
+
+export type RunsCallAnswerCallId = string;
+
+export type RunsCallAnswerRunId = string;
+
+export type RunsCallAnswerStepId = string;
+
+export type RunsCallAnswerToolName = string;
+
+/** Where in a foreach a call belongs. */
+export type RunsCallAnswerIteration = { "index": number; "itemName": string; "itemValue": Json };
+
+/** How much harm a tool can do. */
+export type RunsCallAnswerRiskLevel = "read-only" | "writes" | "commands";
+
+/** The policy that applied when the call was made. */
+export type RunsCallAnswerPolicySnapshot = { "confirmationsRequired": boolean; "sandbox": RunsCallAnswerSandbox; "limits": RunsCallAnswerPolicyLimits; "allowedTools"?: Array<string>; "deniedTools"?: Array<string>; "allowCommands": boolean; "allowDelete": boolean };
+
+/** Path rules, matched on vault-relative paths. `/` is the vault's root. */
+export type RunsCallAnswerSandbox = { "enabled": boolean; "allowedRoots": Array<string>; "denyPatterns": Array<string>; "denyGlobs": Array<string>; "followSymlinks": boolean };
+
+/** Every limit has a number. */
+export type RunsCallAnswerPolicyLimits = { "maxConcurrency": number; "maxAttempts": number; "maxSteps": number; "maxIterations": number; "maxRunMs": number; "maxCallMs": number; "maxRetryDelayMs"?: number; "maxBytesWritten": number; "maxDeletes": number; "maxArgsBytes": number; "maxOutputBytes": number };
+
+export type RunsCallAnswerConfirmationId = string;
+
+/** The fields of a [`ToolResult`]. */
+export type RunsCallAnswerToolResult = { "callId": RunsCallAnswerCallId; "runId": RunsCallAnswerRunId; "stepId": RunsCallAnswerStepId; "tool": RunsCallAnswerToolName; "attempt": number; "status": RunsCallAnswerResultStatus; "ok": boolean; "data"?: { [key: string]: Json } | null; "dataHash"?: string | null; "error"?: RunsCallAnswerFailure | null; "startedAt": string; "endedAt": string; "durationMs": number; "effects"?: RunsCallAnswerEffects | null; "userMessage"?: string | null; "debugMessage"?: string | null };
+
+/** How a call ended. */
+export type RunsCallAnswerResultStatus = "ok" | "error" | "timeout" | "cancelled" | "skipped";
+
+/** A structured error: a code to branch on, a sentence to show, what to do next. */
+export type RunsCallAnswerFailure = { "code": RunsCallAnswerErrorCode; "message": string; "details"?: { [key: string]: Json } | null; "retryable"?: boolean | null; "suggestion"?: string | null };
+
+/** Every way a call, a run or a command can fail. */
+export type RunsCallAnswerErrorCode = "VALIDATION_ERROR" | "POLICY_DENIED" | "NOT_FOUND" | "CONFLICT" | "PRECONDITION_FAILED" | "TIMEOUT" | "CANCELLED" | "INTERNAL_ERROR" | "CONFIRMATION_REQUIRED" | "APPROVAL_DENIED" | "LIMIT_EXCEEDED" | "UNAVAILABLE" | "IN_DOUBT" | "RECORD_CORRUPTED" | "REPLAY_MISMATCH" | "STORE_UNAVAILABLE" | "CONFIG_INVALID" | "USAGE_ERROR";
+
+/** Changes that a tool observed itself make, in the shape of the specification's `effects`. */
+export type RunsCallAnswerEffects = { "sideEffectsObserved"?: Array<string>; "created"?: Array<RunsCallAnswerCreated>; "modified"?: Array<RunsCallAnswerModified>; "deleted"?: Array<RunsCallAnswerDeleted>; "renamed"?: Array<RunsCallAnswerRenamed> };
+
+/** A new file or folder. */
+export type RunsCallAnswerCreated = { "path": string; "kind": RunsCallAnswerEntryKind };
+
+/** A file or a folder. */
+export type RunsCallAnswerEntryKind = "file" | "folder";
+
+/** A file whose content changed. */
+export type RunsCallAnswerModified = { "path": string; "kind": RunsCallAnswerFileKind; "beforeEtag"?: string | null; "afterEtag"?: string | null };
+
+/** Always `file`: only files have content to modify. */
+export type RunsCallAnswerFileKind = "file";
+
+/** A file or folder that is gone. */
+export type RunsCallAnswerDeleted = { "path": string; "kind": RunsCallAnswerEntryKind; "trashed"?: boolean | null };
+
+/** A renamed or moved file or folder. */
+export type RunsCallAnswerRenamed = { "from": string; "to": string };
+
+/** Shows one call of a run in full. */
+export type RunsCallAnswer = { "call"?: RunsCallAnswerToolCall | null; "result"?: RunsCallAnswerToolResult | null };
+
+export type RunsCallsParamsRunId = string;
+
+/** Which calls are listed. */
+export type RunsCallsParams = { "runId": RunsCallsParamsRunId; "after"?: number | null; "limit"?: number | null; "failed"?: boolean; "tool"?: string | null };
+
+export type RunsCallsAnswerRunId = string;
+
+/** A call in a list. */
+export type RunsCallsAnswerCallRow = { "seq": number; "callId": RunsCallsAnswerCallId; "stepId": RunsCallsAnswerStepId; "tool": RunsCallsAnswerToolName; "attempt": number; "index"?: number | null; "at": string; "startedAt"?: string | null; "tookUs"?: number | null; "status"?: RunsCallsAnswerResultStatus | null; "error"?: RunsCallsAnswerFailure | null; "args"?: { [key: string]: Json } | null; "changes"?: Array<RunsCallsAnswerFileChange>; "refused"?: boolean; "recovered"?: boolean };
+
+export type RunsCallsAnswerCallId = string;
+
+export type RunsCallsAnswerStepId = string;
+
+export type RunsCallsAnswerToolName = string;
+
+/** How a call ended. */
+export type RunsCallsAnswerResultStatus = "ok" | "error" | "timeout" | "cancelled" | "skipped";
+
+/** A structured error: a code to branch on, a sentence to show, what to do next. */
+export type RunsCallsAnswerFailure = { "code": RunsCallsAnswerErrorCode; "message": string; "details"?: { [key: string]: Json } | null; "retryable"?: boolean | null; "suggestion"?: string | null };
+
+/** Every way a call, a run or a command can fail. */
+export type RunsCallsAnswerErrorCode = "VALIDATION_ERROR" | "POLICY_DENIED" | "NOT_FOUND" | "CONFLICT" | "PRECONDITION_FAILED" | "TIMEOUT" | "CANCELLED" | "INTERNAL_ERROR" | "CONFIRMATION_REQUIRED" | "APPROVAL_DENIED" | "LIMIT_EXCEEDED" | "UNAVAILABLE" | "IN_DOUBT" | "RECORD_CORRUPTED" | "REPLAY_MISMATCH" | "STORE_UNAVAILABLE" | "CONFIG_INVALID" | "USAGE_ERROR";
+
+/** A file or folder that changed. */
+export type RunsCallsAnswerFileChange = { "kind": RunsCallsAnswerChangeKind; "path": string; "from"?: string | null };
+
+/** What happened to a file or folder. */
+export type RunsCallsAnswerChangeKind = "created" | "modified" | "deleted" | "renamed";
+
+/** Lists the calls of a run, page by page. */
+export type RunsCallsAnswer = { "runId": RunsCallsAnswerRunId; "calls": Array<RunsCallsAnswerCallRow>; "next"?: number | null; "total": number; "failed": number };
+
 export type RunsCancelParamsRunId = string;
 
 /** A run by id. */
@@ -1433,6 +1690,32 @@ export type RunsCancelAnswerRunId = string;
 
 /** Cancels a run. */
 export type RunsCancelAnswer = { "runId": RunsCancelAnswerRunId; "cancelled": boolean };
+
+/** Since when, and until when. */
+export type RunsDigestParams = { "since": string; "until"?: string | null };
+
+/** A file that was changed. */
+export type RunsDigestAnswerDigestFile = { "kind": RunsDigestAnswerChangeKind; "path": string; "from"?: string | null; "runId": RunsDigestAnswerRunId; "times": number };
+
+/** What happened to a file or folder. */
+export type RunsDigestAnswerChangeKind = "created" | "modified" | "deleted" | "renamed";
+
+export type RunsDigestAnswerRunId = string;
+
+/** A run that failed. */
+export type RunsDigestAnswerDigestFailure = { "runId": RunsDigestAnswerRunId; "title": string; "at"?: string | null; "error"?: RunsDigestAnswerFailure | null };
+
+/** A structured error: a code to branch on, a sentence to show, what to do next. */
+export type RunsDigestAnswerFailure = { "code": RunsDigestAnswerErrorCode; "message": string; "details"?: { [key: string]: Json } | null; "retryable"?: boolean | null; "suggestion"?: string | null };
+
+/** Every way a call, a run or a command can fail. */
+export type RunsDigestAnswerErrorCode = "VALIDATION_ERROR" | "POLICY_DENIED" | "NOT_FOUND" | "CONFLICT" | "PRECONDITION_FAILED" | "TIMEOUT" | "CANCELLED" | "INTERNAL_ERROR" | "CONFIRMATION_REQUIRED" | "APPROVAL_DENIED" | "LIMIT_EXCEEDED" | "UNAVAILABLE" | "IN_DOUBT" | "RECORD_CORRUPTED" | "REPLAY_MISMATCH" | "STORE_UNAVAILABLE" | "CONFIG_INVALID" | "USAGE_ERROR";
+
+/** A question that nobody answered in time. */
+export type RunsDigestAnswerDigestQuestion = { "id": string; "title": string; "tool": string; "askedAt": string; "runId"?: RunsDigestAnswerRunId | null };
+
+/** Summarises what happened since a time: runs, changed files, failures, expired questions. */
+export type RunsDigestAnswer = { "since": string; "until": string; "runs": Record<string, number>; "total": number; "files": Array<RunsDigestAnswerDigestFile>; "filesTotal": number; "failures": Array<RunsDigestAnswerDigestFailure>; "expired": Array<RunsDigestAnswerDigestQuestion>; "truncated": boolean };
 
 export type RunsEventsParamsRunId = string;
 
@@ -1717,10 +2000,10 @@ export type RunsListParamsRunKind = "plan" | "call";
 export type RunsListParamsRunId = string;
 
 /** Which runs are listed. */
-export type RunsListParams = { "status"?: Array<RunsListParamsRunStatus>; "kind"?: RunsListParamsRunKind | null; "session"?: string | null; "before"?: RunsListParamsRunId | null; "limit"?: number | null };
+export type RunsListParams = { "status"?: Array<RunsListParamsRunStatus>; "kind"?: RunsListParamsRunKind | null; "session"?: string | null; "before"?: RunsListParamsRunId | null; "limit"?: number | null; "agent"?: string | null; "tool"?: string | null; "door"?: string | null; "text"?: string | null; "from"?: string | null; "to"?: string | null; "counts"?: boolean };
 
 /** A run in a list. */
-export type RunsListAnswerRunSummary = { "runId": RunsListAnswerRunId; "kind": RunsListAnswerRunKind; "status": RunsListAnswerRunStatus; "title": string; "startedAt": string; "endedAt"?: string | null; "durationMs"?: number | null; "session"?: string | null };
+export type RunsListAnswerRunSummary = { "runId": RunsListAnswerRunId; "kind": RunsListAnswerRunKind; "status": RunsListAnswerRunStatus; "title": string; "startedAt": string; "endedAt"?: string | null; "durationMs"?: number | null; "session"?: string | null; "agent"?: string; "door"?: string; "principal"?: string; "tools"?: Array<string>; "calls"?: number; "failed"?: number; "changed"?: number; "waiting"?: number };
 
 export type RunsListAnswerRunId = string;
 
@@ -1731,7 +2014,7 @@ export type RunsListAnswerRunKind = "plan" | "call";
 export type RunsListAnswerRunStatus = "pending" | "running" | "paused" | "finished" | "failed" | "cancelled";
 
 /** Lists runs, newest first. */
-export type RunsListAnswer = { "runs": Array<RunsListAnswerRunSummary> };
+export type RunsListAnswer = { "runs": Array<RunsListAnswerRunSummary>; "next"?: RunsListAnswerRunId | null; "searchedTo"?: string | null };
 
 export type RunsProveParamsRunId = string;
 
@@ -1747,6 +2030,22 @@ export type RunsProveAnswerReceiptRecord = { "seq": number; "kind": number; "pay
 
 /** Makes the receipt of a run or of a call: the proof that it is in the ledger. */
 export type RunsProveAnswer = { "form": string; "runId": RunsProveAnswerRunId; "callId"?: RunsProveAnswerCallId | null; "leaf": string; "index": number; "proof": Array<string>; "checkpoint": string; "key": string; "keyPem": string; "cose": string; "previous"?: string | null; "records"?: Array<RunsProveAnswerReceiptRecord> };
+
+export type RunsRecordParamsRunId = string;
+
+/** Which records are shown. */
+export type RunsRecordParams = { "runId": RunsRecordParamsRunId; "from"?: number | null; "limit"?: number | null };
+
+export type RunsRecordAnswerRunId = string;
+
+/** A record as it is stored. */
+export type RunsRecordAnswerShownFrame = { "seq": number; "kind": number; "kindName": string; "payload": string; "chain": string };
+
+/** A key, and the entries of the ledger that it signed. */
+export type RunsRecordAnswerKeySpan = { "key": string; "from": number; "to"?: number | null };
+
+/** Shows the records of a run as bytes, with their hashes and the keys that signed them, to be verified elsewhere. */
+export type RunsRecordAnswer = { "runId": RunsRecordAnswerRunId; "genesis": string; "frames": Array<RunsRecordAnswerShownFrame>; "total": number; "next"?: number | null; "keys": Array<RunsRecordAnswerKeySpan> };
 
 export type RunsResumeParamsRunId = string;
 
@@ -2211,6 +2510,8 @@ export interface Methods {
   "bridge.permission.reply": { params: BridgePermissionReplyParams; answer: BridgePermissionReplyAnswer };
   "bridge.status": { params: BridgeStatusParams; answer: BridgeStatusAnswer };
   "config.get": { params: ConfigGetParams; answer: ConfigGetAnswer };
+  "console.code": { params: ConsoleCodeParams; answer: ConsoleCodeAnswer };
+  "console.subscribe": { params: ConsoleSubscribeParams; answer: ConsoleSubscribeAnswer };
   "context.add": { params: ContextAddParams; answer: ContextAddAnswer };
   "context.assemble": { params: ContextAssembleParams; answer: ContextAssembleAnswer };
   "context.capture": { params: ContextCaptureParams; answer: ContextCaptureAnswer };
@@ -2227,6 +2528,7 @@ export interface Methods {
   "devices.list": { params: DevicesListParams; answer: DevicesListAnswer };
   "devices.reject": { params: DevicesRejectParams; answer: DevicesRejectAnswer };
   "devices.revoke": { params: DevicesRevokeParams; answer: DevicesRevokeAnswer };
+  "downloads.ticket": { params: DownloadsTicketParams; answer: DownloadsTicketAnswer };
   "exec.approval.get": { params: ExecApprovalGetParams; answer: ExecApprovalGetAnswer };
   "exec.approval.list": { params: ExecApprovalListParams; answer: ExecApprovalListAnswer };
   "exec.approval.request": { params: ExecApprovalRequestParams; answer: ExecApprovalRequestAnswer };
@@ -2238,12 +2540,17 @@ export interface Methods {
   "hooks.event": { params: HooksEventParams; answer: HooksEventAnswer };
   "keys.list": { params: KeysListParams; answer: KeysListAnswer };
   "keys.rotate": { params: KeysRotateParams; answer: KeysRotateAnswer };
+  "logs.subscribe": { params: LogsSubscribeParams; answer: LogsSubscribeAnswer };
   "logs.tail": { params: LogsTailParams; answer: LogsTailAnswer };
+  "mcp.add": { params: McpAddParams; answer: McpAddAnswer };
   "mcp.approve": { params: McpApproveParams; answer: McpApproveAnswer };
   "mcp.forget": { params: McpForgetParams; answer: McpForgetAnswer };
+  "mcp.log": { params: McpLogParams; answer: McpLogAnswer };
+  "mcp.remove": { params: McpRemoveParams; answer: McpRemoveAnswer };
   "mcp.servers": { params: McpServersParams; answer: McpServersAnswer };
   "mcp.start": { params: McpStartParams; answer: McpStartAnswer };
   "mcp.stop": { params: McpStopParams; answer: McpStopAnswer };
+  "mcp.test": { params: McpTestParams; answer: McpTestAnswer };
   "node.describe": { params: NodeDescribeParams; answer: NodeDescribeAnswer };
   "node.invoke.result": { params: NodeInvokeResultParams; answer: NodeInvokeResultAnswer };
   "node.list": { params: NodeListParams; answer: NodeListAnswer };
@@ -2267,13 +2574,19 @@ export interface Methods {
   "plugins.list": { params: PluginsListParams; answer: PluginsListAnswer };
   "plugins.remove": { params: PluginsRemoveParams; answer: PluginsRemoveAnswer };
   "plugins.update": { params: PluginsUpdateParams; answer: PluginsUpdateAnswer };
+  "policy.explain": { params: PolicyExplainParams; answer: PolicyExplainAnswer };
+  "recall.why": { params: RecallWhyParams; answer: RecallWhyAnswer };
+  "runs.call": { params: RunsCallParams; answer: RunsCallAnswer };
+  "runs.calls": { params: RunsCallsParams; answer: RunsCallsAnswer };
   "runs.cancel": { params: RunsCancelParams; answer: RunsCancelAnswer };
+  "runs.digest": { params: RunsDigestParams; answer: RunsDigestAnswer };
   "runs.events": { params: RunsEventsParams; answer: RunsEventsAnswer };
   "runs.export": { params: RunsExportParams; answer: RunsExportAnswer };
   "runs.get": { params: RunsGetParams; answer: RunsGetAnswer };
   "runs.head": { params: RunsHeadParams; answer: RunsHeadAnswer };
   "runs.list": { params: RunsListParams; answer: RunsListAnswer };
   "runs.prove": { params: RunsProveParams; answer: RunsProveAnswer };
+  "runs.record": { params: RunsRecordParams; answer: RunsRecordAnswer };
   "runs.resume": { params: RunsResumeParams; answer: RunsResumeAnswer };
   "runs.subscribe": { params: RunsSubscribeParams; answer: RunsSubscribeAnswer };
   "runs.tiles": { params: RunsTilesParams; answer: RunsTilesAnswer };
