@@ -201,6 +201,7 @@ fn call(step: &str, tool: &str, args: Map<String, Value>, iteration: Option<Iter
         scheduled: true,
         intent: None,
         recovered: false,
+        secrets: Vec::new(),
     })
 }
 

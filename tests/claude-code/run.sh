@@ -1,5 +1,6 @@
 #!/bin/bash
-# A real Claude Code, joined to a running Toolyard over MCP and over the bridge, with a scripted Messages API on loopback.
+# A real Claude Code, joined to a running Toolyard over MCP, over the bridge and by hooks, with a scripted Messages API on
+# loopback.
 # Usage: run.sh <toolyard>. Installs npm packages once, outside the checkout. Exits with 77 where they cannot be had
 # (see ../external.sh).
 set -euo pipefail
@@ -21,4 +22,7 @@ node="$cache/node_modules/.bin/node"
 claude="$cache/node_modules/.bin/claude"
 "$node" --version >/dev/null 2>&1 || cannot_run "Node 24 from npm does not run here"
 "$claude" --version >/dev/null 2>&1 || cannot_run "this version of Claude Code does not run here"
-exec "$node" "$here/drive.mjs" "$toolyard" "$claude"
+status=0
+"$node" "$here/drive.mjs" "$toolyard" "$claude" || status=1
+"$node" "$here/hooks.mjs" "$toolyard" "$claude" || status=1
+exit "$status"

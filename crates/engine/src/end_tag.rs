@@ -12,6 +12,7 @@ use toolyard_protocol::{RunId, canonical};
 
 const BLOCK: usize = 64;
 const KEY_LABEL: &[u8] = b"toolyard run end tag v1";
+const SECRET_LABEL: &[u8] = b"toolyard secret argument v1";
 const FIELD: &[u8] = b",\"tag\":\"";
 const CLOSE: &[u8] = b"\"}";
 /// Hex digits of a tag: 128 bits.
@@ -36,6 +37,11 @@ impl EndTagKey {
     /// The key for tags that belongs to a signing key.
     pub(crate) fn derive(secret: &[u8; 32]) -> Self {
         Self::new(&Self::new(secret).hmac(&[KEY_LABEL]))
+    }
+
+    /// The key for what is kept of secret arguments.
+    pub(crate) fn derive_for_secrets(secret: &[u8; 32]) -> Self {
+        Self::new(&Self::new(secret).hmac(&[SECRET_LABEL]))
     }
 
     fn new(key: &[u8; 32]) -> Self {

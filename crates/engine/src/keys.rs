@@ -21,6 +21,8 @@ pub(crate) const SIGNATURE_BYTES: usize = 4 + 64;
 pub struct Signer {
     name: String,
     keys: ArcSwap<KeyPair>,
+    /// Makes the HMACs of secret arguments. Stays when the signing key is replaced, so that old records stay provable.
+    secrets: EndTagKey,
 }
 
 struct KeyPair {
@@ -35,9 +37,16 @@ impl KeyPair {
 }
 
 impl Signer {
-    /// From a 32-byte secret.
+    /// From a 32-byte secret. The key for secret arguments is derived from it as well.
     pub fn from_secret(name: impl Into<String>, secret: &[u8; 32]) -> Self {
-        Self { name: name.into(), keys: ArcSwap::from_pointee(KeyPair::new(secret)) }
+        let keys = ArcSwap::from_pointee(KeyPair::new(secret));
+        Self { name: name.into(), keys, secrets: EndTagKey::derive_for_secrets(secret) }
+    }
+
+    /// With a key of its own for secret arguments.
+    #[must_use]
+    pub fn with_secrets_key(self, secret: &[u8; 32]) -> Self {
+        Self { secrets: EndTagKey::derive_for_secrets(secret), ..self }
     }
 
     /// Signs with another key from now on. To be called after the ledger has named that key.
@@ -48,12 +57,22 @@ impl Signer {
     /// What a verifier needs. This one can check tags as well, which the public key alone cannot.
     pub fn verifier(&self) -> Verifier {
         let keys = self.keys.load();
-        Verifier { name: self.name.clone(), key: keys.key.verifying_key(), end_tags: Some(keys.end_tags.clone()) }
+        Verifier {
+            name: self.name.clone(),
+            key: keys.key.verifying_key(),
+            end_tags: Some(keys.end_tags.clone()),
+            secrets: Some(self.secrets.clone()),
+        }
     }
 
     /// Adds the tag to the payload of a record; see [`crate::end_tag`].
     pub fn tag(&self, run_id: RunId, seq: u64, previous: &[u8; 32], payload: &mut Vec<u8>) {
         self.keys.load().end_tags.add(&Place { run_id, seq, previous }, payload);
+    }
+
+    /// What is kept of a secret argument; see [`crate::secrets`].
+    pub(crate) fn secret_hmac(&self, value: &[u8]) -> [u8; 32] {
+        self.secrets.hmac(&[value])
     }
 
     /// Signs a tree head: `origin` says which log, `size` how many records, `hash` the chain value or the root.
@@ -90,6 +109,8 @@ pub struct Verifier {
     key: VerifyingKey,
     /// Only the holder of the signing key has it.
     end_tags: Option<EndTagKey>,
+    /// The same for secret arguments.
+    secrets: Option<EndTagKey>,
 }
 
 impl PartialEq for Verifier {
@@ -110,7 +131,7 @@ impl Verifier {
             _ => (BASE64.decode(rest).ok()?, None),
         };
         let key = VerifyingKey::from_bytes(&key.try_into().ok()?).ok()?;
-        let verifier = Self { name: name.to_owned(), key, end_tags: None };
+        let verifier = Self { name: name.to_owned(), key, end_tags: None, secrets: None };
         (!name.is_empty() && id.is_none_or(|id| id == verifier.id())).then_some(verifier)
     }
 
@@ -163,6 +184,11 @@ impl Verifier {
     /// Whether a record at this place carries a valid tag. False for whoever has only the public key.
     pub(crate) fn check_tag(&self, place: &Place<'_>, payload: &[u8]) -> bool {
         self.end_tags.as_ref().is_some_and(|tags| tags.check(place, payload))
+    }
+
+    /// What is kept of a secret argument. `None` for whoever has only the public key.
+    pub(crate) fn secret_hmac(&self, value: &[u8]) -> Option<[u8; 32]> {
+        self.secrets.as_ref().map(|key| key.hmac(&[value]))
     }
 
     /// Whether tags can be checked at all.

@@ -75,6 +75,8 @@ pub struct Sealer {
     signer: Arc<Signer>,
     waiting: Mutex<Vec<Waiting>>,
     tip: Mutex<Option<Tip>>,
+    /// Held while an entry is appended.
+    appending: Mutex<()>,
     /// Whether the store is known to have no chained ledger that the tree must begin with.
     has_tree: AtomicBool,
     listener: ArcSwapOption<HeadListener>,
@@ -121,6 +123,7 @@ impl Sealer {
             signer,
             waiting: Mutex::default(),
             tip: Mutex::default(),
+            appending: Mutex::default(),
             has_tree: AtomicBool::new(false),
             listener: ArcSwapOption::empty(),
         }
@@ -302,6 +305,9 @@ impl Sealer {
     }
 
     fn append(&self, leaves: &[Leaf]) -> Result<SignedHead, StoreError> {
+        // One at a time: the store may write two entries in one transaction, and the second would be made from the first
+        // before that can be read.
+        let _one = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
         let mut made = None;
         let appended = self.store.ledger_append(&mut |last| {
             let (mut tip, chain) = self.tip_after(last)?;
@@ -311,7 +317,7 @@ impl Sealer {
                 Leaf::Chain { entries, head: toolyard_protocol::canonical::hex(&head), at }
             });
             let all: Vec<Leaf> = chain.into_iter().chain(leaves.iter().cloned()).collect();
-            let (payload, root) = entry::make(&self.signer, tip.seq, tip.key_from, &mut tip.edge, &all);
+            let (payload, root) = entry::make(&self.signer, tip.seq, tip.key_from, &mut tip.edge, &all)?;
             tip.root = root;
             made = Some(tip);
             Ok((payload, root))

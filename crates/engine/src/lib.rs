@@ -33,6 +33,7 @@ pub mod record;
 mod recorder;
 pub mod redact;
 mod scope;
+pub mod secrets;
 pub mod store;
 mod transcript;
 pub mod view;

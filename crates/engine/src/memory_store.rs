@@ -259,8 +259,14 @@ impl Store for MemoryStore {
                 && filter.kind.is_none_or(|kind| kind == row.kind)
                 && filter.session.as_ref().is_none_or(|session| row.session.as_ref() == Some(session))
                 && filter.before.is_none_or(|before| row.run_id < before)
+                && filter.after.is_none_or(|after| row.run_id > after)
         };
-        Ok(self.state().rows.values().rev().filter(wanted).take(limit).cloned().collect())
+        let state = self.state();
+        let rows = state.rows.values();
+        Ok(match filter.after {
+            Some(_) => rows.filter(wanted).take(limit).cloned().collect(),
+            None => rows.rev().filter(wanted).take(limit).cloned().collect(),
+        })
     }
 
     fn frames(&self, run_id: RunId, from_seq: u64, visit: FrameVisitor<'_>) -> Result<(), StoreError> {

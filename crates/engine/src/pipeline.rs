@@ -34,6 +34,7 @@ use crate::{
     facts::{self, LateFacts},
     record::{CallRecord, INLINE_BYTES, NoteRecord, Record},
     scope::RunScope,
+    secrets::Kept,
     store::{Durability, Position},
     view,
 };
@@ -97,8 +98,7 @@ impl Settled {
 struct Cleared {
     entry: Arc<ToolEntry>,
     args: Map<String, Value>,
-    args_json: Vec<u8>,
-    args_hash: String,
+    checked: Checked,
     /// Of the arguments as they were asked for, before any hook rewrote them.
     asked_hash: String,
     side_effects: bool,
@@ -106,12 +106,22 @@ struct Cleared {
     approved: Option<Approved>,
 }
 
+/// Arguments that fit their schema, as they are recorded.
+struct Checked {
+    /// Canonical JSON.
+    json: Vec<u8>,
+    /// `argsHash`: the hash of that JSON.
+    hash: String,
+    /// What is recorded in place of the arguments, when some of them are secret.
+    kept: Option<Kept>,
+}
+
 /// What goes into the record of a call.
 struct CallParts<'a> {
     call: &'a StepCall,
     envelope: &'a ToolCall,
     entry: &'a ToolEntry,
-    args_json: &'a [u8],
+    checked: &'a Checked,
     asked_hash: &'a str,
 }
 
@@ -133,7 +143,7 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         Err(failure) => return refuse(engine, scope, call_id, &call, failure),
     };
 
-    let Cleared { entry, args, args_json, args_hash, asked_hash, approved, .. } = cleared;
+    let Cleared { entry, args, checked, asked_hash, approved, .. } = cleared;
     let confirmation = approved.as_ref().map(|approved| approved.id);
     let definition = entry.definition().clone();
     let provider = match runner(scope, &entry, side_effects) {
@@ -141,13 +151,14 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         Ok(None) => return unpredictable(engine, scope, call_id, &call, &definition.side_effects),
         Err(failure) => return refuse(engine, scope, call_id, &call, failure),
     };
+    let args_hash = checked.hash.clone();
     let envelope = match envelope(engine, scope, call_id, &call, &entry, args, args_hash, confirmation) {
         Ok(envelope) => envelope,
         Err(failure) => return refuse(engine, scope, call_id, &call, failure),
     };
     let context = context_of(engine, scope, &call, &envelope, &provider, stop.clone());
     let made =
-        CallParts { call: &call, envelope: &envelope, entry: &entry, args_json: &args_json, asked_hash: &asked_hash };
+        CallParts { call: &call, envelope: &envelope, entry: &entry, checked: &checked, asked_hash: &asked_hash };
     let timeout = Duration::from_millis(envelope.timeout_ms.unwrap_or(definition.default_timeout_ms));
     let attempt = Attempt::new(&provider, &context, &envelope, timeout, engine.options().grace);
 
@@ -349,17 +360,17 @@ fn generated_preview(entry: &ToolEntry, args: &Map<String, Value>) -> String {
 }
 
 fn record_call(scope: &RunScope, made: &CallParts<'_>, prepared: Option<&Prepared>) {
-    let CallParts { call, envelope, entry, args_json, asked_hash } = *made;
+    let CallParts { call, envelope, entry, checked, asked_hash } = *made;
     // A name that several tools share does not say which of them it was.
     let by_name = scope.tools.snapshot.get(envelope.tool.as_str());
     let tool_id = by_name.is_none_or(|e| e.id() != entry.id()).then(|| entry.id().to_owned());
-    let (args, args_blob) = if args_json.len() > INLINE_BYTES {
-        let blob = Blob::new(args_json);
+    let (args, args_blob) = if checked.json.len() > INLINE_BYTES {
+        let blob = Blob::new(&checked.json[..]);
         let sha256 = blob.sha256.clone();
         scope.recorder.push_blobs([blob]);
         (None, Some(sha256))
     } else {
-        (Some(envelope.args.clone()), None)
+        (Some(checked.kept.as_ref().map_or_else(|| envelope.args.clone(), |kept| kept.args.clone())), None)
     };
     scope.recorder.push(&Record::Call(CallRecord {
         call_id: envelope.call_id,
@@ -382,6 +393,7 @@ fn record_call(scope: &RunScope, made: &CallParts<'_>, prepared: Option<&Prepare
         scheduled: true,
         intent: prepared.and_then(|p| p.intent.clone()),
         recovered: call.recovered.is_some(),
+        secrets: checked.kept.as_ref().map(|kept| kept.secrets.clone()).unwrap_or_default(),
     }));
 }
 

@@ -4,7 +4,7 @@
 //! result refers to its call for step, tool and attempt; events are derived from the records (see [`crate::view`]).
 //! This keeps a step near half a kilobyte, and an event can never disagree with the call that it reports.
 
-use crate::{Intent, store::RunKind};
+use crate::{Intent, secrets::SecretArgument, store::RunKind};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -240,6 +240,9 @@ pub struct CallRecord {
     /// Made again after a crash, with the same call id.
     #[serde(rename = "rec", default, skip_serializing_if = "is_false")]
     pub recovered: bool,
+    /// Arguments of which an HMAC is kept; see [`crate::secrets`].
+    #[serde(rename = "sx", default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<SecretArgument>,
 }
 
 impl CallRecord {

@@ -4,6 +4,7 @@ use crate::{
     Blob, EventBus, Store,
     chain::{self, Signer},
     record::{Record, RecordKind},
+    secrets::RunSecrets,
     store::{Batch, Durability, Frame, Position, RunRow, StoreError},
     view::RunView,
 };
@@ -23,6 +24,7 @@ pub struct Recorder {
     signer: Arc<Signer>,
     /// The life of the store's owner in which this recorder was made.
     epoch: u64,
+    secrets: RunSecrets,
     state: Mutex<State>,
 }
 
@@ -105,7 +107,8 @@ impl Recorder {
             broken: None,
         };
         let epoch = store.epoch();
-        Self { run_id, session, store, bus, signer, epoch, state: Mutex::new(state) }
+        let secrets = RunSecrets::new(signer.clone());
+        Self { run_id, session, store, bus, signer, epoch, secrets, state: Mutex::new(state) }
     }
 
     /// The run.
@@ -113,8 +116,15 @@ impl Recorder {
         self.run_id
     }
 
+    /// The secrets of the run, which no record holds.
+    pub(crate) fn secrets(&self) -> &RunSecrets {
+        &self.secrets
+    }
+
     /// Adds a record to the batch that the next [`Recorder::flush`] queues, and notifies subscribers.
     pub fn push(&self, record: &Record) {
+        let hidden = self.secrets.hide_record(record);
+        let record = hidden.as_ref().unwrap_or(record);
         let mut state = self.lock();
         self.push_locked(&mut state, record);
         if state.seq - state.last_checkpoint >= CHECKPOINT_EVERY {
@@ -164,7 +174,8 @@ impl Recorder {
     }
 
     /// Sets the run's row with the next batch.
-    pub fn set_row(&self, row: RunRow) {
+    pub fn set_row(&self, mut row: RunRow) {
+        row.title = self.secrets.hide_string(row.title);
         self.lock().row = Some(row);
     }
 
@@ -257,6 +268,11 @@ impl Recorder {
         if !self.bus.is_watched() {
             return;
         }
+        let message = self.secrets.hide_string(message);
+        let payload = payload.map(|mut payload| {
+            self.secrets.hide_map(&mut payload);
+            payload
+        });
         let seq = self.lock().view.last_event();
         let event = ExecutionEvent {
             seq,

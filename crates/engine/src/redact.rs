@@ -3,13 +3,15 @@
 //! [`redactor`] is the redactor of this process. It is given secret values where they are read (configuration, token
 //! files, OAuth) and hides them in outgoing text: log lines, error messages, and output of upstream servers and
 //! plugins. [`url`] and [`argument`] show a value that may contain a secret without the secret. It hides known secrets
-//! and text that looks like a credential. It does not search for secrets in notes, arguments or outputs of Toolyard's
-//! own tools, because that would change what people wrote.
+//! and text that looks like a credential. It does not change arguments and outputs on their way to tools and callers. What
+//! of them is kept in the record is the matter of [`crate::secrets`], which tells the redactor of the secrets it finds.
 
 use memchr::memmem::Finder;
 use serde_json::Value;
 use std::{
     borrow::Cow,
+    collections::VecDeque,
+    ops::Range,
     sync::{
         Arc, OnceLock, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
@@ -49,8 +51,13 @@ pub const MARKS: [&str; 10] =
     ["sk-", "ghp_", "gho_", "ghs_", "github_pat_", "xoxb-", "xoxp-", "glpat-", "AKIA", "eyJhbGciOi"];
 /// Words before a credential in an `Authorization` header.
 const SCHEMES: [&str; 4] = ["Bearer ", "bearer ", "Basic ", "basic "];
+/// The end of the line that a private key begins with.
+const PRIVATE_KEY: &str = "PRIVATE KEY-----";
 /// Characters after such a beginning that make it a credential.
 pub const MIN_MARKED: usize = 12;
+
+/// Secret arguments that are remembered for log lines; the oldest give way.
+const MAX_PASSING: usize = 256;
 
 /// A value that is looked for.
 #[derive(Clone)]
@@ -63,6 +70,8 @@ struct SecretValue {
 #[derive(Default)]
 pub struct Redactor {
     values: RwLock<Arc<Vec<SecretValue>>>,
+    /// Secret arguments of recent calls.
+    passing: RwLock<VecDeque<SecretValue>>,
     /// Whether any secret is known. If not, texts need not be searched.
     is_used: AtomicBool,
 }
@@ -99,6 +108,22 @@ impl Redactor {
         let over = values.len().saturating_sub(MAX_VALUES);
         values.drain(..over);
         *held = Arc::new(values);
+        self.is_used.store(true, Ordering::Release);
+    }
+
+    /// Adds a secret argument of a call. Only those of recent calls are remembered, however many calls there are.
+    pub(crate) fn learn_passing(&self, secret: &str) {
+        if secret.len() < MIN_BYTES {
+            return;
+        }
+        let mut passing = self.passing.write().unwrap_or_else(PoisonError::into_inner);
+        if passing.iter().any(|known| *known.text == *secret) {
+            return;
+        }
+        if passing.len() >= MAX_PASSING {
+            passing.pop_front();
+        }
+        passing.push_back(SecretValue { text: secret.into(), finder: Finder::new(secret.as_bytes()).into_owned() });
         self.is_used.store(true, Ordering::Release);
     }
 
@@ -149,12 +174,10 @@ impl Redactor {
 
     /// Hides the secrets that are known.
     pub fn known<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let Some(values) = self.values() else { return Cow::Borrowed(text) };
-        let mut found: Vec<&SecretValue> =
-            values.iter().filter(|value| value.finder.find(text.as_bytes()).is_some()).collect();
-        // The longest first: a secret that begins another one would leave the rest of it to be read.
-        found.sort_by_key(|value| std::cmp::Reverse(value.text.len()));
-        found.into_iter().fold(Cow::Borrowed(text), |shown, value| Cow::Owned(shown.replace(&*value.text, HIDDEN)))
+        match self.values() {
+            Some(values) => hide(text, values.iter()),
+            None => Cow::Borrowed(text),
+        }
     }
 
     /// The same for a message of another program that has not been read yet. Bytes that are no text stay as they are.
@@ -166,9 +189,12 @@ impl Redactor {
         }
     }
 
-    /// Hides the secrets that are known, and what looks like a credential: for log lines and error messages.
+    /// Hides the secrets that are known, secret arguments of recent calls, and what looks like a credential: for log lines
+    /// and error messages. Outputs are not searched for arguments: a weak password is a word that other outputs hold.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match self.known(text) {
+        let Some(values) = self.values() else { return patterns(text) };
+        let passing = self.passing.read().unwrap_or_else(PoisonError::into_inner);
+        match hide(text, values.iter().chain(&*passing)) {
             Cow::Borrowed(text) => patterns(text),
             Cow::Owned(text) => Cow::Owned(patterns(&text).into_owned()),
         }
@@ -210,6 +236,13 @@ impl Redactor {
     }
 }
 
+fn hide<'a, 'v>(text: &'a str, values: impl Iterator<Item = &'v SecretValue>) -> Cow<'a, str> {
+    let mut found: Vec<&SecretValue> = values.filter(|value| value.finder.find(text.as_bytes()).is_some()).collect();
+    // The longest first: a secret that begins another one would leave the rest of it to be read.
+    found.sort_by_key(|value| std::cmp::Reverse(value.text.len()));
+    found.into_iter().fold(Cow::Borrowed(text), |shown, value| Cow::Owned(shown.replace(&*value.text, HIDDEN)))
+}
+
 /// Whether a name indicates that its value is secret.
 pub fn is_telling(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
@@ -217,7 +250,7 @@ pub fn is_telling(name: &str) -> bool {
 }
 
 /// Whether a value looks like a credential: long, without spaces, no path, no plain words.
-fn looks_random(value: &str) -> bool {
+pub(crate) fn looks_random(value: &str) -> bool {
     let has = |test: fn(&u8) -> bool| value.as_bytes().iter().any(test);
     let is_place = value.starts_with(['/', '.', '~', '@', '-']) || value.contains("://");
     let is_long = value.len() >= if value.contains('/') { 2 * MIN_RANDOM } else { MIN_RANDOM };
@@ -284,55 +317,76 @@ pub fn argument(argument: &str) -> String {
     }
 }
 
-/// Hides what looks like a credential: `Bearer …`, `Basic …`, users and passwords in addresses, tokens with a known
-/// prefix.
+/// Hides what looks like a credential.
 fn patterns(text: &str) -> Cow<'_, str> {
+    let found = credentials(text);
+    if found.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    for Range { start, end } in found {
+        out.push_str(&text[at..start]);
+        out.push_str(HIDDEN);
+        at = end;
+    }
+    out.push_str(&text[at..]);
+    Cow::Owned(out)
+}
+
+/// Where a text holds what looks like a credential: `Bearer …`, `Basic …`, users and passwords in addresses, tokens with a
+/// known prefix, private keys.
+pub(crate) fn credentials(text: &str) -> Vec<Range<usize>> {
     let names_scheme = SCHEMES.iter().any(|scheme| text.contains(scheme));
     let marked = MARKS.iter().any(|mark| text.contains(mark));
     let names_user = text.contains("://") && text.contains('@');
-    if !(names_scheme || marked || names_user) {
-        return Cow::Borrowed(text);
+    let holds_key = text.contains(PRIVATE_KEY);
+    if !(names_scheme || marked || names_user || holds_key) {
+        return Vec::new();
     }
+    let mut found: Vec<Range<usize>> = Vec::new();
+    let mut at = 0;
+    while let Some(next) = text[at..].chars().next() {
+        let before = text[..at].chars().next_back();
+        // What follows a credential at once is judged as if nothing stood before it.
+        let boundary = !before.is_some_and(|c| c.is_ascii_alphanumeric()) || found.last().is_some_and(|f| f.end == at);
+        match credential_at(&text[at..], boundary) {
+            Some(span) => {
+                let end = at + span.end;
+                found.push(at + span.start..end);
+                at = end;
+            }
+            None => at += next.len_utf8(),
+        }
+    }
+    found
+}
+
+/// The credential in a text that begins with one, or with what stands before one (`Bearer `, `://`).
+fn credential_at(text: &str, boundary: bool) -> Option<Range<usize>> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '+' | '/' | '=');
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while !rest.is_empty() {
-        let boundary = !out.chars().next_back().is_some_and(|c| c.is_ascii_alphanumeric());
-        let scheme = SCHEMES.iter().find(|scheme| rest.starts_with(**scheme));
-        if let Some((scheme, after)) = scheme.map(|scheme| rest.split_at(scheme.len())) {
-            let end = after.find(|c| !is_part(c)).unwrap_or(after.len());
-            let is_credential = after[..end].bytes().any(|b| b.is_ascii_digit() || b == b'=');
-            if end >= MIN_BYTES && is_credential {
-                out.push_str(scheme);
-                out.push_str(HIDDEN);
-                rest = &after[end..];
-                continue;
-            }
+    let end_of = |text: &str| text.find(|c| !is_part(c)).unwrap_or(text.len());
+    if let Some(scheme) = SCHEMES.iter().find(|scheme| text.starts_with(**scheme)) {
+        let after = &text[scheme.len()..];
+        let end = end_of(after);
+        let is_credential = after[..end].bytes().any(|b| b.is_ascii_digit() || b == b'=');
+        if end >= MIN_BYTES && is_credential {
+            return Some(scheme.len()..scheme.len() + end);
         }
-        if let Some(after) = rest.strip_prefix("://") {
-            let end = after.find(|c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '"' | '\'' | '`' | ')'));
-            let host = &after[..end.unwrap_or(after.len())];
-            out.push_str("://");
-            rest = after;
-            if let Some((user, _)) = host.rsplit_once('@') {
-                out.push_str(HIDDEN);
-                rest = &after[user.len()..];
-            }
-            continue;
-        }
-        if boundary && let Some(mark) = MARKS.iter().find(|mark| rest.starts_with(**mark)) {
-            let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
-            if end >= mark.len() + MIN_MARKED {
-                out.push_str(HIDDEN);
-                rest = &rest[end..];
-                continue;
-            }
-        }
-        let step = rest.chars().next().map_or(1, char::len_utf8);
-        out.push_str(&rest[..step]);
-        rest = &rest[step..];
     }
-    if out == text { Cow::Borrowed(text) } else { Cow::Owned(out) }
+    if let Some(after) = text.strip_prefix("://") {
+        let end = after.find(|c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '"' | '\'' | '`' | ')'));
+        let (user, _) = after[..end.unwrap_or(after.len())].rsplit_once('@')?;
+        return (!user.is_empty()).then_some(3..3 + user.len());
+    }
+    if text.starts_with("-----BEGIN ") {
+        let line = text.lines().next().unwrap_or_default();
+        let key = line.contains(PRIVATE_KEY).then(|| text.find("-----END ").unwrap_or(text.len()))?;
+        return (key > line.len()).then_some(line.len()..key);
+    }
+    let mark = MARKS.iter().find(|mark| boundary && text.starts_with(**mark))?;
+    let end = end_of(text);
+    (end >= mark.len() + MIN_MARKED).then_some(0..end)
 }
 
 /// A text as it appears in an address: everything except unreserved characters is escaped.

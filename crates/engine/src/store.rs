@@ -131,6 +131,8 @@ pub struct RunFilter {
     pub session: Option<String>,
     /// Only runs whose id is smaller than this one (ids sort by time), for the next page.
     pub before: Option<RunId>,
+    /// Only runs whose id is larger than this one, the oldest first. The nil id begins with the oldest of all.
+    pub after: Option<RunId>,
     /// At most this many; 0 means 100, and 10,000 is the most.
     pub limit: usize,
 }
@@ -251,7 +253,7 @@ pub trait Store: Send + Sync + 'static {
     /// A run's row.
     fn run(&self, run_id: RunId) -> Result<Option<RunRow>, StoreError>;
 
-    /// Rows, newest first.
+    /// Rows, newest first; with [`RunFilter::after`], oldest first.
     fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError>;
 
     /// A run's frames in order, from a sequence number on.

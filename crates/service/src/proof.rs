@@ -16,6 +16,7 @@ use toolyard_engine::{
         self, FirstBad, KeySpan, LedgerReport, Receipt, ReceiptReport, SignedHead, VerifyOptions, VerifyReport,
         WrittenTiles,
     },
+    secrets::{ProvenSecret, find_secret},
     store::{RunFilter, StoreError},
 };
 use toolyard_protocol::{CallId, ErrorCode, Failure, RunId};
@@ -150,9 +151,27 @@ impl Handle<RunsVerify> for Service {
                     return Ok(Verified::Ledger(Box::new(report)));
                 }
             }
-            Ok(Verified::Run(Box::new(ledger::verify_run(&*store, run_id, &verifier)?)))
+            let mut report = ledger::verify_run(&*store, run_id, &verifier)?;
+            if let Some(secret) = &params.secret {
+                report.secret_arguments = Some(held_secret(&*store, run_id, &verifier, secret)?);
+            }
+            Ok(Verified::Run(Box::new(report)))
         })
         .await
+    }
+}
+
+/// The arguments that held a secret: the text itself, or the value that it is the JSON of.
+fn held_secret(
+    store: &dyn Store,
+    run_id: RunId,
+    verifier: &Verifier,
+    secret: &str,
+) -> Result<Vec<ProvenSecret>, Failure> {
+    let found = find_secret(store, run_id, verifier, &secret.into())?;
+    match serde_json::from_str(secret) {
+        Ok(value) if found.is_empty() => find_secret(store, run_id, verifier, &value),
+        _ => Ok(found),
     }
 }
 

@@ -165,6 +165,7 @@ impl Service {
                 session: params.session.clone(),
                 before,
                 limit: wanted,
+                after: None,
             })?;
             let is_last = rows.len() < wanted;
             for row in rows {

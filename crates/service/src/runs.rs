@@ -207,6 +207,9 @@ pub struct VerifyParams {
     /// A receipt: it alone is verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<String>,
+    /// A secret, as it was given: which arguments of the run held it. A value that is not a text is given as JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
 }
 
 /// How a run is taken up.

@@ -348,7 +348,11 @@ fn runs_query(filter: &RunFilter) -> (String, Vec<Value>) {
     if let Some(before) = filter.before {
         add(&mut sql, "run_id <", Value::Blob(rows::run_bytes(before).to_vec()));
     }
+    if let Some(after) = filter.after {
+        add(&mut sql, "run_id >", Value::Blob(rows::run_bytes(after).to_vec()));
+    }
     let limit = if filter.limit == 0 { limits::DEFAULT_RUN_LIMIT } else { filter.limit.min(limits::MAX_RUN_LIMIT) };
-    sql.push_str(&format!(" ORDER BY run_id DESC LIMIT {limit}"));
+    let order = if filter.after.is_some() { "ASC" } else { "DESC" };
+    sql.push_str(&format!(" ORDER BY run_id {order} LIMIT {limit}"));
     (sql, values)
 }

@@ -80,6 +80,7 @@ mod sqlite {
     mod journals;
     mod kept;
     mod only;
+    mod sealing;
     mod tampered;
 }
 

@@ -16,6 +16,8 @@ const DEVICE_TOKENS: &str = "device-tokens.json";
 /// The name in signatures.
 const SIGNER: &str = "toolyard";
 const SIGNING_KEY: &str = "signing.key";
+/// Makes the HMACs that are kept of secret arguments.
+const SECRETS_KEY: &str = "secrets.key";
 const NEXT_SIGNING_KEY: &str = "signing.key.next";
 
 /// A Toolyard that serves a home.
@@ -142,7 +144,8 @@ impl Home {
 
     /// The key that signs records, made at first use. Its public half lies beside it for verifiers.
     pub fn signer(&self) -> Result<Signer> {
-        let signer = Signer::from_secret(SIGNER, &self.secret(SIGNING_KEY)?);
+        let signer =
+            Signer::from_secret(SIGNER, &self.secret(SIGNING_KEY)?).with_secrets_key(&self.secret(SECRETS_KEY)?);
         self.publish(&signer)?;
         Ok(signer)
     }

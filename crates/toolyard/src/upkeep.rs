@@ -33,6 +33,7 @@ const RETENTION_EVERY: Duration = Duration::from_secs(3600);
 /// What is secret in the state folder: whoever has it can sign, connect and log in as this home.
 const SECRETS: &[&str] = &[
     "signing.key",
+    "secrets.key",
     "signing.key.next",
     "signing.pub",
     "device.key",

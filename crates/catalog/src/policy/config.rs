@@ -141,6 +141,16 @@ pub struct AskRule {
     pub timeout_ms: Option<u64>,
 }
 
+/// Arguments whose values are kept in the record as an HMAC instead of their text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SecretRule {
+    /// Tools (names, globs, groups) that the rule applies to.
+    pub tools: Vec<String>,
+    /// Names of arguments. A dot leads into an object, and `*` stands for any name or position: `login.pin`, `keys.*`.
+    pub arguments: Vec<String>,
+}
+
 /// A layer for one agent, session or door. It can only narrow what the global policy admits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -228,6 +238,9 @@ pub struct PolicyConfig {
     /// answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ask: Vec<AskRule>,
+    /// Arguments that are secret, beside those that a tool's own schema marks and those that look like credentials.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<SecretRule>,
     /// The decision for each risk level.
     pub risk: RiskRules,
     /// Which paths of the vault tools may access.

@@ -9,6 +9,7 @@ use super::{
     config::{ApprovalMode, RiskRules, Verdict},
     layers::{Ask, Global, Layer, strictest_mode, strictest_risk},
     sandbox::common_roots,
+    secrets::SecretArguments,
     selector::in_profile,
 };
 use crate::{
@@ -200,6 +201,10 @@ impl EffectivePolicy {
     /// The approval mode that holds: the strictest of all layers.
     pub fn approval_mode(&self) -> ApprovalMode {
         self.mode
+    }
+
+    pub(super) fn secret_rules(&self) -> &[SecretArguments] {
+        &self.global.secrets
     }
 
     /// How long a question stays open when its caller can come back, in milliseconds.

@@ -7,6 +7,7 @@ use super::{
     },
     decide::EffectivePolicy,
     sandbox::{LetterCase, PathGlobs, PathRules},
+    secrets::{self, SecretArguments},
     selector::{Glob, Selectors, is_builtin_group},
 };
 use std::{
@@ -83,6 +84,7 @@ pub(super) struct Global {
     pub(super) config: PolicyConfig,
     pub(super) exempt_tools: Selectors,
     pub(super) exempt_paths: PathGlobs,
+    pub(super) secrets: Vec<SecretArguments>,
 }
 
 /// To whom a layer applies.
@@ -121,6 +123,7 @@ impl Policy {
             Selectors::parse("policy.approval.allowedTools", &config.approval.allowed_tools, &config.groups)?;
         let exempt_paths =
             PathGlobs::new("policy.approval.allowedPaths", &config.approval.allowed_paths, LetterCase::Matters)?;
+        let secrets = secrets::compile(config)?;
         let base_config = LayerConfig {
             profile: config.profile,
             allow: config.allow.clone(),
@@ -166,7 +169,7 @@ impl Policy {
             ..config.clone()
         };
         Ok(Self {
-            global: Arc::new(Global { config, exempt_tools, exempt_paths }),
+            global: Arc::new(Global { config, exempt_tools, exempt_paths, secrets }),
             base: Arc::new(base),
             layers,
             cache: RwLock::new(HashMap::new()),

@@ -8,9 +8,12 @@ mod config;
 mod decide;
 mod layers;
 mod sandbox;
+mod secrets;
 mod selector;
 
-pub use config::{ApprovalConfig, ApprovalMode, AskRule, LayerConfig, PolicyConfig, Profile, RiskRules, Verdict};
+pub use config::{
+    ApprovalConfig, ApprovalMode, AskRule, LayerConfig, PolicyConfig, Profile, RiskRules, SecretRule, Verdict,
+};
 pub use config::{
     DEFAULT_APPROVAL_KEEP_MS, DEFAULT_APPROVAL_TIMEOUT_MS, MAX_APPROVAL_KEEP_MS, MAX_APPROVAL_TIMEOUT_MS,
 };

@@ -1,7 +1,7 @@
 //! [`ToolEntry`]: one tool with its source. It has its own schemas and does not know other tools.
 
 use super::{
-    paths::PathFinder,
+    marks::{Mark, MarkFinder},
     schema::{CompiledSchema, Violation, check_shape},
 };
 use crate::{authority::HostArgument, native::NativeClass, policy::Profile};
@@ -142,7 +142,8 @@ pub struct ToolEntry {
     described: Fingerprint,
     fingerprint: Fingerprint,
     // Boxed: most tools of a large catalog never need them.
-    paths: Option<Box<PathFinder>>,
+    paths: Option<Box<MarkFinder>>,
+    secrets: Option<Box<MarkFinder>>,
     input: OnceLock<Box<CompiledSchema>>,
     output: OnceLock<Box<CompiledSchema>>,
 }
@@ -171,11 +172,14 @@ impl ToolEntry {
                 return Err(RegistryError::Schema { tool: definition.name.to_string(), schema, problem });
             }
         }
-        let paths = PathFinder::new(&input).map_err(|problem| RegistryError::Schema {
-            tool: definition.name.to_string(),
-            schema: "inputSchema",
-            problem,
-        })?;
+        let marked = |mark| match MarkFinder::new(mark, &input) {
+            Ok(finder) if finder.is_empty() => Ok(None),
+            Ok(finder) => Ok(Some(Box::new(finder))),
+            Err(problem) => {
+                Err(RegistryError::Schema { tool: definition.name.to_string(), schema: "inputSchema", problem })
+            }
+        };
+        let (paths, secrets) = (marked(Mark::VaultPath)?, marked(Mark::Secret)?);
         // An upstream tool is called `<server>__<tool>`; its id names the server already.
         let local = match source.kind {
             SourceKind::Mcp => definition.name.as_str().strip_prefix(&*source.name).and_then(|n| n.strip_prefix("__")),
@@ -188,7 +192,8 @@ impl ToolEntry {
         })?;
         let mut entry = Self {
             id: format!("{}:{}:{local}", source.catalog_source(), source.name).into(),
-            paths: (!paths.is_empty()).then(|| Box::new(paths)),
+            paths,
+            secrets,
             definition: Arc::new(fitted(definition)),
             source,
             optional: false,
@@ -344,7 +349,15 @@ impl ToolEntry {
     /// Every string in the arguments that the input schema calls a vault path (`"format":"vault-path"`), with its
     /// JSON Pointer, in the order of the arguments.
     pub fn path_arguments<'a>(&self, args: &'a Map<String, Value>) -> Vec<(String, &'a str)> {
-        self.paths.as_ref().map(|paths| paths.find(args)).unwrap_or_default()
+        let found = self.paths.as_ref().map(|paths| paths.find(args)).unwrap_or_default();
+        found.into_iter().filter_map(|(pointer, value)| Some((pointer, value.as_str()?))).collect()
+    }
+
+    /// The JSON Pointers of every argument that the input schema marks as secret: `"writeOnly":true`,
+    /// `"format":"password"` or `"x-toolyard-secret":true`.
+    pub fn secret_arguments(&self, args: &Map<String, Value>) -> Vec<String> {
+        let found = self.secrets.as_ref().map(|secrets| secrets.find(args)).unwrap_or_default();
+        found.into_iter().map(|(pointer, _)| pointer).collect()
     }
 
     /// Whether the input schema has vault paths at all.

@@ -265,7 +265,7 @@ fn cut(text: String, chars: usize) -> String {
 }
 
 /// Appends one segment to a JSON Pointer.
-pub(super) fn push_segment(pointer: &mut String, segment: &str) {
+pub(crate) fn push_segment(pointer: &mut String, segment: &str) {
     pointer.push('/');
     for c in segment.chars() {
         match c {

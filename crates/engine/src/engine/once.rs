@@ -5,6 +5,7 @@ use crate::{
     Caller, Store,
     record::RecordKind,
     scope::Comeback,
+    secrets::{Marks, Placeholders, RunSecrets},
     store::{StoreError, Swap},
 };
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 use tokio::sync::watch;
-use toolyard_protocol::{ErrorCode, Failure, RunId, ToolResult, canonical};
+use toolyard_protocol::{ErrorCode, Failure, RunId, ToolResult};
 
 /// Where the store keeps idempotency keys.
 pub(crate) const KEYS: &str = "idempotency";
@@ -102,7 +103,7 @@ impl Engine {
 
     async fn call_once(&self, caller: Arc<Caller>, request: CallRequest, key: String) -> CallAnswer {
         // Arguments without a canonical form are refused where all arguments are checked.
-        let args_hash = canonical::hash(&request.args).unwrap_or_default();
+        let args_hash = self.kept_hash(&caller, &request).unwrap_or_default();
         let full_key = format!("{}\n{}\n{key}", caller.principal, caller.session.as_deref().unwrap_or_default());
         let run_id = request.run_id.unwrap_or_else(|| self.new_run_id());
         let mine = KeyUse { tool: request.tool.clone(), args_hash: args_hash.clone(), run_id, origin: None };
@@ -129,6 +130,14 @@ impl Engine {
                 self.refuse_direct(caller, &request, Failure::new(ErrorCode::InternalError, "the store did not answer"))
             }
         }
+    }
+
+    /// The hash of the arguments as the record keeps them: that of a secret itself could be guessed.
+    fn kept_hash(&self, caller: &Caller, request: &CallRequest) -> Option<String> {
+        let (tools, policy) = (self.tools(), self.policy_for(caller));
+        let marks = Marks::of(&tools.snapshot, &policy, &request.tool);
+        let secrets = RunSecrets::new(self.inner.signer.clone());
+        secrets.hash(marks, &request.args, Placeholders::Hide).ok()
     }
 
     async fn earlier_answer(

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_protocol::{Failure, RunId, RunStatus, canonical};
+use uuid::Uuid;
 
 /// Runs removed in one transaction.
 const RUNS_AT_ONCE: usize = 200;
@@ -79,32 +80,23 @@ impl Engine {
         pruned: &mut PrunedRuns,
         old: impl Fn(&[RunRow]) -> Result<Vec<RunId>, Failure>,
     ) -> Result<(), Failure> {
-        for some in self.ended_runs().await?.chunks(RUNS_AT_ONCE) {
-            let old = old(some)?;
+        let mut after = RunId::from_uuid(Uuid::nil());
+        loop {
+            // A page at a time: a store may hold millions of runs.
+            let filter = RunFilter {
+                statuses: vec![RunStatus::Finished, RunStatus::Failed, RunStatus::Cancelled],
+                after: Some(after),
+                limit: RUNS_AT_ONCE,
+                ..RunFilter::default()
+            };
+            let page = self.read(move |store| store.runs(&filter)).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = last.run_id;
+            let old = old(&page)?;
             if old.is_empty() {
                 return Ok(());
             }
             self.remove(old, pruned).await?;
-        }
-        Ok(())
-    }
-
-    /// Ended runs, oldest first.
-    async fn ended_runs(&self) -> Result<Vec<RunRow>, Failure> {
-        let mut all: Vec<RunRow> = Vec::new();
-        loop {
-            let filter = RunFilter {
-                statuses: vec![RunStatus::Finished, RunStatus::Failed, RunStatus::Cancelled],
-                before: all.last().map(|row| row.run_id),
-                limit: 10_000,
-                ..RunFilter::default()
-            };
-            let page = self.read(move |store| store.runs(&filter)).await?;
-            if page.is_empty() {
-                all.reverse();
-                return Ok(all);
-            }
-            all.extend(page);
         }
     }
 

@@ -7,7 +7,7 @@ use super::tree::{Edge, Hash, leaf_hash};
 use crate::{
     chain::{BadRecord, Signer, Verifier},
     keys::{SIGNATURE_BYTES, note_body},
-    store::LedgerEntry,
+    store::{LedgerEntry, StoreError},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use jiff::Timestamp;
@@ -188,7 +188,13 @@ pub(super) enum Opened {
 }
 
 /// Makes an entry: the payload and the root.
-pub(super) fn make(signer: &Signer, seq: u64, key_from: u64, edge: &mut Edge, leaves: &[Leaf]) -> (Vec<u8>, Hash) {
+pub(super) fn make(
+    signer: &Signer,
+    seq: u64,
+    key_from: u64,
+    edge: &mut Edge,
+    leaves: &[Leaf],
+) -> Result<(Vec<u8>, Hash), StoreError> {
     let first = edge.size();
     // Plain structs with string keys always serialise.
     let leaves: Vec<Box<RawValue>> =
@@ -204,7 +210,11 @@ pub(super) fn make(signer: &Signer, seq: u64, key_from: u64, edge: &mut Edge, le
         edge: stored.iter().map(|node| BASE64.encode(node)).collect(),
         sig: BASE64.encode(signer.signature(&note_body(ORIGIN, edge.size(), &root))),
     };
-    (serde_json::to_vec(&payload).unwrap_or_default(), root)
+    Ok((written(&payload)?, root))
+}
+
+fn written(payload: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+    serde_json::to_vec(payload).map_err(|e| StoreError::failed(format!("a ledger entry cannot be written: {e}")))
 }
 
 /// Reads an entry. Signatures and the place in the tree are checked by whoever knows the entries before it.
@@ -301,7 +311,11 @@ fn link(previous: &Hash, body: &str) -> Hash {
 
 /// An entry as earlier versions made it, for tests of stores that they left.
 #[doc(hidden)]
-pub fn chained_entry(signer: &Signer, last: Option<&LedgerEntry>, runs: &[(RunId, u64, Hash)]) -> (Vec<u8>, Hash) {
+pub fn chained_entry(
+    signer: &Signer,
+    last: Option<&LedgerEntry>,
+    runs: &[(RunId, u64, Hash)],
+) -> Result<(Vec<u8>, Hash), StoreError> {
     let seq = last.map_or(1, |last| last.seq + 1);
     let runs: Vec<serde_json::Value> = runs
         .iter()
@@ -310,5 +324,5 @@ pub fn chained_entry(signer: &Signer, last: Option<&LedgerEntry>, runs: &[(RunId
     let body = serde_json::json!({"seq": seq, "at": Timestamp::now(), "runs": runs}).to_string();
     let chain = link(&last.map_or([0; 32], |last| last.chain), &body);
     let payload = ChainedPayload { note: signer.sign(ORIGIN, seq, &chain), body };
-    (serde_json::to_vec(&payload).unwrap_or_default(), chain)
+    Ok((written(&payload)?, chain))
 }

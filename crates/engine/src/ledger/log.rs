@@ -90,10 +90,11 @@ impl Log<'_> {
         let mut later = Vec::new();
         let mut at = seq;
         let mut edge = loop {
-            match self.tree_entry(at)? {
-                None => break Edge::default(),
-                Some(TreeEntry { edge: Some(edge), .. }) => break edge,
-                Some(entry) => {
+            let missing = || BadRecord { seq: at, problem: "the ledger entry is missing".to_owned() };
+            match open(&self.entry(at)?.ok_or_else(missing)?)? {
+                Opened::Chained(_) => break Edge::default(),
+                Opened::Tree(TreeEntry { edge: Some(edge), .. }) => break edge,
+                Opened::Tree(entry) => {
                     let is_first = entry.first == 0;
                     later.push(entry);
                     if is_first {

@@ -5,6 +5,7 @@ use crate::{
     Store,
     chain::{BadRecord, ChainWalker, UnsignedRecords, Verifier},
     record::RecordKind,
+    secrets::ProvenSecret,
     store::{Frame, RunKind, RunRow},
 };
 use jiff::Timestamp;
@@ -48,6 +49,9 @@ pub struct VerifyReport {
     /// The first record that does not hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_bad: Option<BadRecord>,
+    /// The arguments that held the secret that was asked about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_arguments: Option<Vec<ProvenSecret>>,
 }
 
 fn is_zero(count: &u64) -> bool {

@@ -127,6 +127,7 @@ pub fn verify_run(store: &dyn Store, run_id: RunId, verifier: &Verifier) -> Resu
     let first_bad = walk.first_bad.clone().or(bad_entry).or_else(without_row);
     Ok(VerifyReport {
         run_id,
+        secret_arguments: None,
         ok: first_bad.is_none(),
         records: walk.records,
         head: canonical::hex(&walk.chain),

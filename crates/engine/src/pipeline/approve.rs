@@ -1,6 +1,6 @@
 //! Stage 6 of the pipeline: a question to a person about this very call, and the answer, bound to what was shown.
 
-use super::{CALL_SCOPE, StepCall, cancelled, predict::predict};
+use super::{CALL_SCOPE, Checked, StepCall, cancelled, predict::predict};
 use crate::{
     Asking, Engine, Intent, IntentTarget,
     approvals::{
@@ -41,7 +41,8 @@ pub(super) struct AskedCall<'a> {
     pub(super) call: &'a StepCall,
     pub(super) entry: &'a ToolEntry,
     pub(super) args: &'a Map<String, Value>,
-    pub(super) args_hash: &'a str,
+    /// The arguments as they are recorded: what a person is shown, and the hash of it.
+    pub(super) checked: &'a Checked,
     pub(super) stop: &'a CancellationToken,
 }
 
@@ -60,7 +61,11 @@ impl Approved {
         let differs = |shown: &&IntentTarget| {
             now(&shown.path).is_none_or(|target| target.before != shown.before || target.after != shown.after)
         };
-        let changed: Vec<&str> = self.shown.iter().filter(differs).map(|target| target.path.as_str()).collect();
+        let is_unshown = |target: &&IntentTarget| !self.shown.iter().any(|shown| shown.path == target.path);
+        let mut changed: Vec<&str> = self.shown.iter().filter(differs).map(|target| target.path.as_str()).collect();
+        if !self.shown.is_empty() {
+            changed.extend(intent.targets.iter().filter(is_unshown).map(|target| target.path.as_str()));
+        }
         let first = changed.first()?;
         Some(
             Failure::new(
@@ -115,8 +120,13 @@ async fn approve(
         *prediction = Some(predict(asked).await);
     }
     let predicted = prediction.get_or_insert_default();
+    // A question is stored and shown to others than the caller.
+    let secrets = scope.recorder.secrets();
+    predicted.diff = secrets.hide_string(std::mem::take(&mut predicted.diff));
+    predicted.problem = predicted.problem.take().map(|problem| secrets.hide_string(problem));
+    let args = asked.checked.kept.as_ref().map_or(asked.args, |kept| &kept.args);
     let (policy, rule) = (scope.policy.hash(), &question.rule);
-    let shown = Shown::new(asked.args, asked.args_hash, predicted, None, policy, rule)?;
+    let shown = Shown::new(args, &asked.checked.hash, predicted, None, policy, rule)?;
     name(&mut request, asked, shown.hash.clone())?;
     request.shown = Some(shown);
     let answer = match (reports, approvals.get(&request.id)?) {
@@ -174,6 +184,7 @@ fn request(asked: &AskedCall<'_>, question: &Question) -> ApprovalRequest {
     if let Asking::Wait { requester: Some(requester) } = &call.asking {
         extra.insert(REQUESTER.to_owned(), requester.as_str().into());
     }
+    let secrets = scope.recorder.secrets();
     let is_kept = scope.comeback.is_some() && engine.approvals().keeps_questions();
     let open_ms = match is_kept {
         true => scope.policy.approval_keep_ms(),
@@ -181,11 +192,12 @@ fn request(asked: &AskedCall<'_>, question: &Question) -> ApprovalRequest {
     };
     ApprovalRequest {
         kind: if question.by_hook { "plugin" } else { "policy" }.to_owned(),
-        title: question.title.chars().take(80).collect(),
-        description: question.reason.chars().take(512).collect(),
+        // A hook may quote the arguments.
+        title: secrets.hide_text(&question.title).chars().take(80).collect(),
+        description: secrets.hide_text(&question.reason).chars().take(512).collect(),
         severity: "warning".to_owned(),
         tool: entry.name().to_string(),
-        args_hash: asked.args_hash.to_owned(),
+        args_hash: asked.checked.hash.clone(),
         call_id: Some(asked.call_id),
         run_id: Some(scope.run_id),
         agent: scope.caller.agent.clone(),
@@ -297,7 +309,7 @@ fn confirm(asked: &AskedCall<'_>, allowance: Allowance, shown: Option<&Shown>) -
     let preview_hash = shown.filter(|_| allowance.shown.is_some()).and_then(|shown| shown.preview_hash.clone());
     scope.recorder.push(&Record::Confirmed(Confirmed(Confirmation {
         confirmation_id: id,
-        plan_hash: asked.args_hash.to_owned(),
+        plan_hash: asked.checked.hash.clone(),
         policy_hash: scope.policy.hash().to_owned(),
         preview_hash,
         decision: ConfirmationDecision::Approved,
@@ -312,4 +324,33 @@ fn confirm(asked: &AskedCall<'_>, allowance: Allowance, shown: Option<&Shown>) -
         grant_id: allowance.grant_id,
     })));
     id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(path: &str, before: &str) -> IntentTarget {
+        IntentTarget {
+            path: path.to_owned(),
+            before: Some(before.to_owned()),
+            after: Some("after".to_owned()),
+            before_blob: None,
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_not_shown_stops_the_call() {
+        let shown = vec![target("a.md", "1"), target("b.md", "1")];
+        let approved = Approved { id: ConfirmationId::from_uuid(uuid::Uuid::nil()), shown };
+        let deviates = |targets: Vec<IntentTarget>| {
+            let intent = Intent { targets, ..Intent::default() };
+            approved.deviation(Some(&intent)).and_then(|failure| failure.details?.get("changed").cloned())
+        };
+        let (a, b) = (target("a.md", "1"), target("b.md", "1"));
+        assert_eq!(deviates(vec![a.clone(), b.clone()]), None);
+        assert_eq!(deviates(vec![a.clone()]), Some(serde_json::json!(["b.md"])));
+        assert_eq!(deviates(vec![a.clone(), target("b.md", "2")]), Some(serde_json::json!(["b.md"])));
+        assert_eq!(deviates(vec![a, b, target("c.md", "1")]), Some(serde_json::json!(["c.md"])));
+    }
 }

@@ -1,11 +1,15 @@
 //! Stages 2 to 6 of the pipeline: decide whether this call may be made with these arguments.
 
 use super::{
-    Cleared, StepCall,
+    Checked, Cleared, StepCall,
     approve::{AskedCall, Question, approve_all},
     cancelled,
 };
-use crate::{Engine, HookCall, HookVerdict, authority, scope::RunScope};
+use crate::{
+    Engine, HookCall, HookVerdict, authority,
+    scope::RunScope,
+    secrets::{Marks, Placeholders},
+};
 use futures_util::FutureExt;
 use serde_json::{Map, Value};
 use std::{sync::Arc, time::Duration};
@@ -34,8 +38,8 @@ pub(super) async fn clear(
     // 4 validate
     // As a value, because that is what the schema is checked on: a large argument is not copied for it.
     let mut args = Value::Object(call.args.clone());
-    let (mut args_json, mut args_hash) = validate(scope, &entry, &args)?;
-    let asked_hash = args_hash.clone();
+    let mut checked = validate(scope, &entry, &args)?;
+    let asked_hash = checked.hash.clone();
     // 5 hooks
     let mut hook_asks = Vec::new();
     let hooks = engine.hooks();
@@ -51,7 +55,7 @@ pub(super) async fn clear(
             args = Value::Object(rewritten);
             // What was asked about the arguments as they were is asked about what they are now.
             policy_asks = weigh(scope, &entry, &call.args, fields(&args)?)?;
-            (args_json, args_hash) = validate(scope, &entry, &args)?;
+            checked = validate(scope, &entry, &args)?;
         }
         match verdict {
             HookVerdict::Proceed | HookVerdict::Rewrite(_) => {}
@@ -76,12 +80,12 @@ pub(super) async fn clear(
     let mut approved = None;
     if scope.previews.is_none() && !questions.is_empty() {
         let args = fields(&args)?;
-        let asked = AskedCall { engine, scope, call_id, call, entry: &entry, args, args_hash: &args_hash, stop };
+        let asked = AskedCall { engine, scope, call_id, call, entry: &entry, args, checked: &checked, stop };
         // Boxed: most calls ask nobody, and all would carry the room that asking needs.
         approved = Box::pin(approve_all(&asked, questions)).await?;
     }
     let Value::Object(args) = args else { return Err(not_an_object()) };
-    Ok(Cleared { entry, args, args_json, args_hash, asked_hash, side_effects, approved })
+    Ok(Cleared { entry, args, checked, asked_hash, side_effects, approved })
 }
 
 /// Hooks together may take as long as the call itself.
@@ -165,8 +169,19 @@ fn not_an_object() -> Failure {
     Failure::new(ErrorCode::ValidationError, "the arguments are not an object").retryable(false)
 }
 
-fn validate(scope: &RunScope, entry: &ToolEntry, args: &Value) -> Result<(Vec<u8>, String), Failure> {
-    let invalid = |violations: Vec<Violation>| Violation::refusal(entry.name().as_str(), &violations);
+fn validate(scope: &RunScope, entry: &ToolEntry, args: &Value) -> Result<Checked, Failure> {
+    // First of all: what is said about arguments that do not fit may quote them.
+    let secrets = scope.recorder.secrets();
+    let marks = Marks { tool: Some(entry), tools: &scope.tools.snapshot, policy: &scope.policy };
+    let kept = secrets.keep(marks, fields(args)?, Placeholders::Hide);
+    let invalid = |mut violations: Vec<Violation>| {
+        for violation in &mut violations {
+            if kept.iter().flat_map(|kept| &kept.secrets).any(|secret| secret.path == violation.path) {
+                violation.message = "does not fit the schema; the value is secret and not shown".to_owned();
+            }
+        }
+        Violation::refusal(entry.name().as_str(), &violations)
+    };
     let bytes = canonical::value_to_vec(args)
         .map_err(|e| invalid(vec![Violation { path: String::new(), message: e.to_string() }]))?;
     let limit = scope.limits().max_args_bytes;
@@ -194,8 +209,13 @@ fn validate(scope: &RunScope, entry: &ToolEntry, args: &Value) -> Result<(Vec<u8
     if !entry.answers_misfits() {
         entry.check_input(args).map_err(invalid)?;
     }
-    let hash = format!("sha256:{}", canonical::sha256_hex(&bytes));
-    Ok((bytes, hash))
+    let json = match &kept {
+        Some(kept) => canonical::to_vec(&*kept.args)
+            .map_err(|e| invalid(vec![Violation { path: String::new(), message: e.to_string() }]))?,
+        None => bytes,
+    };
+    let hash = format!("sha256:{}", canonical::sha256_hex(&json));
+    Ok(Checked { json, hash, kept })
 }
 
 fn shown(name: &str) -> String {

@@ -7,6 +7,7 @@ use crate::{
     record::{INLINE_BYTES, OutcomeRecord, Record, RefusedRecord, ResultRecord},
     redact::redactor,
     scope::RunScope,
+    secrets::{Marks, Placeholders},
     store::{Durability, Position, StoreError},
     view,
 };
@@ -99,7 +100,7 @@ fn to_record(
                 record.data = Some(output.data);
                 (record, None)
             } else {
-                match serde_json::to_vec(&output.data) {
+                match without_secrets(scope, &output.data) {
                     Ok(json) => {
                         let blob = Blob::new(json);
                         record.data_blob = Some(blob.sha256.clone());
@@ -124,6 +125,17 @@ fn to_record(
             (record, None)
         }
     }
+}
+
+/// A large output as it is kept.
+fn without_secrets(scope: &RunScope, data: &Map<String, Value>) -> serde_json::Result<Vec<u8>> {
+    let secrets = scope.recorder.secrets();
+    if !secrets.is_used() {
+        return serde_json::to_vec(data);
+    }
+    let mut kept = data.clone();
+    secrets.hide_map(&mut kept);
+    serde_json::to_vec(&kept)
 }
 
 /// An output that is too large to hand over is replaced by a reference to the blob that holds it. Answers the output
@@ -240,8 +252,10 @@ pub(crate) fn refuse(engine: &Engine, scope: &RunScope, call_id: CallId, call: &
         _ => ResultStatus::Error,
     };
     let now = engine.clock().now();
-    let args = Value::Object(call.args.clone());
-    let asked = (json_size(&call.args) <= INLINE_BYTES).then_some(args);
+    let marks = Marks::of(&scope.tools.snapshot, &scope.policy, &call.tool);
+    let kept = scope.recorder.secrets().keep(marks, &call.args, Placeholders::Hide);
+    let args = kept.map_or_else(|| call.args.clone(), |kept| Map::clone(&kept.args));
+    let asked = (json_size(&args) <= INLINE_BYTES).then_some(Value::Object(args));
     let refusal = Refusal { args: asked, status, error: Some(failure), debug_message, user_message: None };
     finish_refusal(scope, call_id, call, now, refusal)
 }

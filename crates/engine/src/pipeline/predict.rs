@@ -24,7 +24,7 @@ pub(super) async fn predict(asked: &AskedCall<'_>) -> Prediction {
     let Some(twin) = twin else { return Prediction::default() };
     let twin: Arc<dyn Provider> = twin;
     let AskedCall { engine, scope, call_id, call, entry, .. } = *asked;
-    let (args, args_hash) = (asked.args.clone(), asked.args_hash.to_owned());
+    let (args, args_hash) = (asked.args.clone(), asked.checked.hash.clone());
     let envelope = match envelope(engine, scope, call_id, call, entry, args, args_hash, None) {
         Ok(envelope) => envelope,
         Err(failure) => return failed(failure.to_string()),

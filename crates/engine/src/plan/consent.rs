@@ -1,6 +1,9 @@
 //! The approval of a plan as a whole: asked once, bound to the plan, the policy and the dry run that were shown.
 
-use super::runs::{Consent, StartedRun};
+use super::{
+    kept::kept_plan,
+    runs::{Consent, StartedRun},
+};
 use crate::{
     Engine,
     approvals::{Allowance, Answer, ApprovalRequest, MAX_WAIT_MS, Opened, Prediction, PreviewState, Route, Shown},
@@ -49,6 +52,7 @@ impl StartedRun {
     /// The plan and its dry run, as a question shows them.
     async fn show(&self, scope: &RunScope) -> Result<ShownPlan, Failure> {
         let compiled = &self.executor.plan;
+        let secrets = scope.recorder.secrets();
         let context = self.executor.context.clone();
         let dry_run = Box::pin(self.engine.dry_run(scope.caller.clone(), &compiled.plan, context)).await;
         let (prediction, preview_hash) = match dry_run {
@@ -56,18 +60,18 @@ impl StartedRun {
                 let prediction = Prediction {
                     state: PreviewState::Made,
                     effects: Some(report.effects),
-                    diff: report.diff,
-                    problem: report.error.map(|error| error.to_string()),
+                    diff: secrets.hide_string(report.diff),
+                    problem: report.error.map(|error| secrets.hide_string(error.to_string())),
                     targets: Vec::new(),
                 };
                 (prediction, Some(report.preview_hash))
             }
             Err(failure) => {
-                let problem = Some(failure.to_string());
+                let problem = Some(secrets.hide_string(failure.to_string()));
                 (Prediction { state: PreviewState::Failed, problem, ..Prediction::default() }, None)
             }
         };
-        let args = match serde_json::to_value(&compiled.plan) {
+        let args = match serde_json::to_value(kept_plan(scope, &compiled.plan)?) {
             Ok(Value::Object(plan)) => plan,
             _ => Map::new(),
         };
@@ -124,7 +128,10 @@ impl StartedRun {
             id: question_id(KIND, &slot, &shown.hash),
             kind: KIND.to_owned(),
             title: "Run a plan".to_owned(),
-            description: format!("May this plan run? {}", self.title).chars().take(512).collect(),
+            description: format!("May this plan run? {}", scope.recorder.secrets().hide_text(&self.title))
+                .chars()
+                .take(512)
+                .collect(),
             severity: "warning".to_owned(),
             tool: "plans.run".to_owned(),
             args_hash: plan_hash.to_owned(),

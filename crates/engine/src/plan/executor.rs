@@ -21,6 +21,7 @@ use crate::{
     pipeline::{self, Settled},
     record::{CancelRecord, PausedRecord, Record, RetryRecord},
     scope::RunScope,
+    secrets,
     store::{Durability, Position},
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -314,7 +315,8 @@ impl Executor {
         let iteration = self.iteration(compiled, step, index);
         let key: CallKey = (compiled.step().id.clone(), iteration.as_ref().map(|i| i.index), attempt);
         let recovered = self.memo.as_ref().and_then(|m| m.pending.get(&key)).map(|c| c.call_id);
-        let args = match self.resolve(compiled, iteration.as_ref()) {
+        let args = self.resolve(compiled, iteration.as_ref());
+        let args = match args.and_then(|args| secrets::demand_secrets(&args).map(|()| args)) {
             Ok(args) => args,
             Err(failure) => {
                 let call = self.step_call(compiled, iteration, attempt, Map::new());

@@ -7,6 +7,7 @@
 pub mod check;
 mod consent;
 mod executor;
+mod kept;
 mod memo;
 mod parse;
 mod recovery;

@@ -1,7 +1,7 @@
 //! Resumes runs: after a crash, after a restart, or after a person decided about a call in doubt.
 
 use super::{
-    check, consent,
+    consent,
     executor::{Executor, Mode},
     memo::Memo,
     report::RunReport,
@@ -270,7 +270,7 @@ impl Engine {
         };
         let caller = caller_of(&memo);
         let policy = self.policy_for(&caller);
-        let (report, compiled) = check::check(&plan, &self.tools().snapshot, &policy);
+        let (report, compiled) = self.compile(&plan, &policy);
         let Some(compiled) = compiled else {
             return Err(report
                 .to_failure()

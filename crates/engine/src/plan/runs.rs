@@ -1,9 +1,10 @@
 //! Functions of the engine for whole runs of plans.
 
 use super::{
-    check::{self, CheckReport, CompiledPlan},
+    check::{CheckReport, CompiledPlan},
     consent,
     executor::{Ended, Executor, Mode},
+    kept::kept_plan,
     memo::{CallKey, Memo},
     report::{self, Deviation, RunReport, StepReport},
     scheduler::RunEnd,
@@ -116,7 +117,7 @@ pub struct ReplayReport {
 impl Engine {
     /// Checks a plan without running it.
     pub fn check_plan(&self, caller: &Caller, plan: &ActionPlan) -> CheckReport {
-        check::check(plan, &self.tools().snapshot, &self.policy_for(caller)).0
+        self.compile(plan, &self.policy_for(caller)).0
     }
 
     /// Runs a plan to its end. `Err` means that nothing was started.
@@ -138,7 +139,7 @@ impl Engine {
         imported: HashMap<CallKey, ToolResult>,
     ) -> Result<StartedRun, Failure> {
         let policy = self.policy_for(&caller);
-        let (report, compiled) = check::check(plan, &self.tools().snapshot, &policy);
+        let (report, compiled) = self.compile(plan, &policy);
         let compiled = match compiled {
             Some(compiled) => Arc::new(compiled),
             None => {
@@ -155,6 +156,7 @@ impl Engine {
         let run_id = request.run_id.unwrap_or_else(|| self.new_run_id());
         let scope = self.scope(run_id, caller, CancellationToken::new(), None);
         let scope = Arc::new(RunScope { planner_version: request.planner_version.clone(), ..scope });
+        scope.recorder.secrets().learn_looks(&request.context);
         let started_at = self.clock().now();
         let mut imported_steps: Vec<StepId> =
             imported.keys().map(|k| k.0.clone()).collect::<HashSet<_>>().into_iter().collect();
@@ -162,7 +164,7 @@ impl Engine {
         scope.recorder.push(&Record::RunStarted(RunStarted {
             run_id,
             kind: RunKind::Plan,
-            plan: Some(plan.clone()),
+            plan: Some(kept_plan(&scope, plan)?),
             plan_hash: Some(compiled.plan_hash.clone()),
             policy_hash: scope.policy.hash().to_owned(),
             policy: Some((**scope.policy.snapshot()).clone()),
@@ -245,7 +247,7 @@ impl Engine {
         plan: &ActionPlan,
         context: Map<String, Value>,
     ) -> Result<DryRunReport, Failure> {
-        let (report, compiled) = check::check(plan, &self.tools().snapshot, &self.policy_for(&caller));
+        let (report, compiled) = self.compile(plan, &self.policy_for(&caller));
         let Some(compiled) = compiled else {
             return Err(report
                 .to_failure()
@@ -277,7 +279,7 @@ impl Engine {
             return Err(Failure::new(ErrorCode::PreconditionFailed, "a single call has no plan to replay"));
         };
         let caller = caller_of(&memo);
-        let (report, compiled) = check::check(&plan, &self.tools().snapshot, &self.policy_for(&caller));
+        let (report, compiled) = self.compile(&plan, &self.policy_for(&caller));
         let Some(compiled) = compiled else {
             return Err(report
                 .to_failure()
@@ -311,7 +313,7 @@ impl Engine {
             return Err(Failure::new(ErrorCode::PreconditionFailed, "a single call has no plan to fork"));
         };
         let plan = edited.unwrap_or_else(|| original.clone());
-        let (report, compiled) = check::check(&plan, &self.tools().snapshot, &self.policy_for(&caller));
+        let (report, compiled) = self.compile(&plan, &self.policy_for(&caller));
         let Some(compiled) = compiled else {
             return Err(report
                 .to_failure()

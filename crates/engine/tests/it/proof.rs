@@ -214,7 +214,7 @@ async fn a_chained_ledger_of_an_earlier_version_is_taken_into_the_tree() {
         let row = b.store.run(run_id).unwrap();
         let blobs = vec![toolyard_engine::Blob::new(b.store.blob(&policy_blob(&b, run_id)).unwrap().unwrap())];
         store.append(store.batch(run_id, frames, blobs, row)).unwrap();
-        store.ledger_append(&mut |last| Ok(chained_entry(&signer, last, &[head]))).unwrap();
+        store.ledger_append(&mut |last| chained_entry(&signer, last, &[head])).unwrap();
     }
     let next = bench_with(BenchParts { store: Arc::new(store), ..BenchParts::default() });
     assert!(verify_all(&next).ok, "as the earlier version left it");
@@ -230,7 +230,7 @@ async fn a_chained_ledger_of_an_earlier_version_is_taken_into_the_tree() {
     // An old entry cannot be edited, because the tree holds the end of their chain.
     let copy = Tap::new();
     for entry in next.store.ledger(1, 10).unwrap() {
-        let forged = chained_entry(&Signer::from_secret("test", &[9; 32]), None, &[]);
+        let forged = chained_entry(&Signer::from_secret("test", &[9; 32]), None, &[]).unwrap();
         let made = if entry.seq == 1 { forged } else { (entry.payload.clone(), entry.chain) };
         copy.ledger_append(&mut |_| Ok(made.clone())).unwrap();
     }

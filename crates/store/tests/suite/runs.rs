@@ -91,6 +91,7 @@ pub async fn runs_are_listed_newest_first<H: Home>() {
         kind: Some(RunKind::Call),
         session: session.clone(),
         before: Some(rows[20].run_id),
+        after: None,
         limit: 5,
     };
     let expected: Vec<_> = rows[21..]
@@ -101,4 +102,9 @@ pub async fn runs_are_listed_newest_first<H: Home>() {
         .collect();
     assert!(!expected.is_empty());
     assert_eq!(list(all), expected);
+    rows.reverse();
+    let nil = toolyard_protocol::RunId::from_uuid(uuid::Uuid::nil());
+    let oldest = |after, limit| list(RunFilter { after: Some(after), limit, ..Default::default() });
+    assert_eq!(oldest(nil, 30), rows[..30], "oldest first");
+    assert_eq!(oldest(rows[29].run_id, 200), rows[30..]);
 }

@@ -111,6 +111,9 @@ pub enum RunsCommand {
         /// Check a receipt and nothing else
         #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "head"])]
         receipt: Option<PathBuf>,
+        /// Say which arguments of the run held the secret in this file; fails when none did
+        #[arg(long, value_name = "FILE", requires = "run")]
+        secret: Option<PathBuf>,
     },
     /// Print the signed head of the ledger, to be kept somewhere else
     Head {

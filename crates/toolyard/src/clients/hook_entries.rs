@@ -91,14 +91,15 @@ fn group(client: Client, spec: &HookSpec, program: &Program) -> Value {
     if spec.is_for_tools { json!({"matcher": "*", "hooks": [entry]}) } else { json!({"hooks": [entry]}) }
 }
 
-/// Whether an entry of a group runs `hooks run` of a program with this path, or, without one, of any Toolyard.
-fn is_ours(entry: &Value, client: Client) -> bool {
+/// Whether an entry of a group runs `hooks run` of this program, or of a Toolyard in another place.
+fn is_ours(entry: &Value, client: Client, this: &Program) -> bool {
     let command = entry.get("command").and_then(Value::as_str).unwrap_or_default();
     let args: Vec<&str> =
         entry.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     let names_program = |program: &str| {
         let program = program.trim_matches('\'');
-        program.starts_with('/') && program.rsplit('/').next().is_some_and(|name| name.starts_with("toolyard"))
+        let is_named = program.rsplit('/').next().is_some_and(|name| name.starts_with("toolyard"));
+        program.starts_with('/') && (is_named || program == this.command())
     };
     if args.is_empty() {
         let run = format!(" {} {client}", RUN.join(" "));
@@ -124,7 +125,10 @@ pub(crate) fn installed(client: Client, program: &Program, settings: &Value) -> 
     let hooks = settings.get("hooks");
     let groups = |event: &str| hooks.and_then(|hooks| hooks.get(event)).and_then(Value::as_array);
     let ours = |group: &Value| {
-        group.get("hooks").and_then(Value::as_array).is_some_and(|all| all.iter().any(|entry| is_ours(entry, client)))
+        group
+            .get("hooks")
+            .and_then(Value::as_array)
+            .is_some_and(|all| all.iter().any(|entry| is_ours(entry, client, program)))
     };
     let all = hooks.and_then(Value::as_object).into_iter().flatten();
     let count = all.filter_map(|(_, groups)| groups.as_array()).flatten().filter(|group| ours(group)).count();
@@ -153,7 +157,7 @@ pub(crate) fn add(client: Client, program: &Program, file: &JsonFile) -> Result<
 }
 
 /// Takes our entries out, and groups, events and tables that are empty then.
-pub(crate) fn remove(client: Client, file: &JsonFile) {
+pub(crate) fn remove(client: Client, program: &Program, file: &JsonFile) {
     let Some(hooks) = file.top().object_value("hooks") else { return };
     for member in hooks.properties() {
         let Some(groups) = member.array_value() else { continue };
@@ -161,7 +165,7 @@ pub(crate) fn remove(client: Client, file: &JsonFile) {
             let Some(entries) = group.as_object().and_then(|group: CstObject| group.array_value("hooks")) else {
                 continue;
             };
-            if remove_entries(client, &entries) && entries.elements().is_empty() {
+            if remove_entries(client, program, &entries) && entries.elements().is_empty() {
                 group.remove();
             }
         }
@@ -174,10 +178,10 @@ pub(crate) fn remove(client: Client, file: &JsonFile) {
     }
 }
 
-fn remove_entries(client: Client, entries: &CstArray) -> bool {
+fn remove_entries(client: Client, program: &Program, entries: &CstArray) -> bool {
     let mut removed = false;
     for entry in entries.elements() {
-        if entry.to_serde_value().is_some_and(|entry| is_ours(&entry, client)) {
+        if entry.to_serde_value().is_some_and(|entry| is_ours(&entry, client, program)) {
             entry.remove();
             removed = true;
         }

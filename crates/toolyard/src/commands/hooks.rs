@@ -87,7 +87,7 @@ pub(crate) fn install(global: &Global, client: Client, trusts: bool) -> Result<H
     let file = JsonFile::read(text.as_deref().unwrap_or_default()).map_err(|why| unusable(&path, why))?;
     let mut changed = false;
     if hook_entries::installed(client, &program, &file.value()) != Installed::Yes {
-        hook_entries::remove(client, &file);
+        hook_entries::remove(client, &program, &file);
         let before =
             text.as_ref().map(|text| if file.value() == read_value(text) { text.clone() } else { file.text() });
         hook_entries::add(client, &program, &file).map_err(|why| unusable(&path, why))?;
@@ -122,13 +122,13 @@ fn trust_codex(keeper: &Keeper, program: &Program) -> Result<bool, Failure> {
 /// Takes the hooks out. A file that nobody changed since gets back what it held, byte for byte.
 pub(crate) fn uninstall(global: &Global, client: Client) -> Result<HooksReport, Failure> {
     let (home, path) = (home(global)?, places::hooks_file(client)?);
-    let keeper = keeper(&home, client);
-    let mut changed = !keeper.put_back(|file, now| without_ours(client, file, now))?.is_empty();
+    let (keeper, program) = (keeper(&home, client), Program::this(global.home.as_deref())?);
+    let mut changed = !keeper.put_back(|file, now| without_ours(client, &program, file, now))?.is_empty();
     // Hooks that another home, or a Toolyard whose record is gone, put in.
     if let Some(text) = kept::read(&path)? {
         let file = JsonFile::read(&text).map_err(|why| unusable(&path, why))?;
         let before = file.value();
-        hook_entries::remove(client, &file);
+        hook_entries::remove(client, &program, &file);
         if file.value() != before {
             keeper.change(&path, None, &file.text())?;
             std::fs::remove_file(keeper.path()).map_err(|error| unusable(keeper.path(), error))?;
@@ -139,7 +139,7 @@ pub(crate) fn uninstall(global: &Global, client: Client) -> Result<HooksReport, 
 }
 
 /// A changed file without what is ours.
-fn without_ours(client: Client, kept: &KeptFile, now: &str) -> Result<String, Failure> {
+fn without_ours(client: Client, program: &Program, kept: &KeptFile, now: &str) -> Result<String, Failure> {
     let wrong = |why: String| unusable(&kept.path, why);
     let before = kept.before.as_deref().unwrap_or_default();
     if kept.path.extension().is_some_and(|extension| extension == "toml") {
@@ -149,7 +149,7 @@ fn without_ours(client: Client, kept: &KeptFile, now: &str) -> Result<String, Fa
         return Ok(document.to_string());
     }
     let file = JsonFile::read(now).map_err(wrong)?;
-    hook_entries::remove(client, &file);
+    hook_entries::remove(client, program, &file);
     if client == Client::Gemini && read_value(before).get("hooksConfig").is_none() {
         file.remove(&["hooksConfig"], "enabled");
     }

@@ -85,10 +85,12 @@ async fn answer(global: &Global, backend: &mut Backend, command: RunsCommand) ->
             Ok(ExitCode::SUCCESS)
         }
         RunsCommand::Export { run, out } => export(global, backend, &run, &out).await,
-        RunsCommand::Verify { run, head, receipt } => {
+        RunsCommand::Verify { run, head, receipt, secret } => {
             let read = |path: Option<PathBuf>| path.as_deref().map(input::text_file).transpose();
             let run_id = run.as_deref().map(input::run_id).transpose()?;
-            let params = VerifyParams { run_id, head: read(head)?, receipt: read(receipt)? };
+            // An editor ends the file with a line break that is not part of the secret.
+            let secret = read(secret)?.map(|text| text.trim_end_matches(['\r', '\n']).to_owned());
+            let params = VerifyParams { run_id, head: read(head)?, receipt: read(receipt)?, secret };
             verify::verify(global, backend, &params).await
         }
         RunsCommand::Head { tiles } => verify::head(global, backend, tiles).await,

@@ -18,7 +18,11 @@ use toolyard_service::{
 /// The problem, where something does not hold.
 fn problem(report: &Verified) -> Option<String> {
     match report {
-        Verified::Run(report) => report.first_bad.as_ref().map(|bad| format!("record {}: {}", bad.seq, bad.problem)),
+        Verified::Run(report) => {
+            let bad = report.first_bad.as_ref().map(|bad| format!("record {}: {}", bad.seq, bad.problem));
+            let unknown = report.secret_arguments.as_ref().is_some_and(Vec::is_empty);
+            bad.or_else(|| unknown.then(|| "no argument of the run held this secret".to_owned()))
+        }
         Verified::Receipt(report) => report.first_bad.as_ref().map(|bad| bad.problem.clone()),
         Verified::Ledger(report) => report.first_bad.as_ref().map(|bad| {
             let more = report.bad.saturating_sub(1);
@@ -45,6 +49,9 @@ pub(super) async fn verify(global: &Global, backend: &mut Backend, params: &Veri
                 approvals => format!(", {approvals} approvals"),
             };
             output::data(&format!("verified: {} records{approvals}", report.records));
+            for held in report.secret_arguments.iter().flatten() {
+                output::data(&format!("call {} held this secret in {}", held.call_id, held.path));
+            }
             say_what_is_unproven(report);
         }
         Verified::Receipt(report) => {

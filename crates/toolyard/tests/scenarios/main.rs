@@ -31,6 +31,7 @@ mod proof;
 #[path = "../../../../tests/random.rs"]
 mod random;
 mod recall;
+mod secret_arguments;
 mod secrets;
 mod server;
 mod tool_search;

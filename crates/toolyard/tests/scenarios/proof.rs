@@ -2,7 +2,13 @@
 
 use crate::harness::{Place, Ran};
 use serde_json::{Value, json};
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpListener,
+    path::Path,
+    process::Command,
+};
 
 /// What somebody without the key does to the database, as SQL, or to the file of heads.
 const ATTACKS: [&str; 8] = [
@@ -116,4 +122,74 @@ fn a_receipt_outlives_its_key_and_heads_are_kept_where_the_configuration_says() 
     let tiles = place.run(&["runs", "head", "--tiles", &file("tiles"), "--json"]);
     assert_eq!(tiles.code, 0, "{tiles:?}");
     assert!(Path::new(&file("tiles")).join("checkpoint").exists());
+}
+
+#[test]
+fn heads_are_sent_to_an_address() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let place = Place::new();
+    place.config(&format!("[record]\nheads = [\"http://{address}/topic\"]\nheadsEverySeconds = 0\n"));
+    let receiver = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut lines = BufReader::new(stream.try_clone().unwrap());
+        let (mut head, mut length) = (String::new(), 0);
+        loop {
+            let mut line = String::new();
+            lines.read_line(&mut line).unwrap();
+            if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            if line.trim().is_empty() {
+                break;
+            }
+            head.push_str(&line);
+        }
+        let mut body = vec![0; length];
+        lines.read_exact(&mut body).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+        (head, String::from_utf8(body).unwrap())
+    });
+    note(&place, 1);
+    let (head, body) = receiver.join().unwrap();
+    assert!(head.starts_with("POST /topic "), "{head}");
+    let kept = place.vault.with_file_name("kept.json");
+    fs::write(&kept, body).unwrap();
+    let report = verify(&place, &["--head", kept.to_str().unwrap()]);
+    assert_eq!(report.code, 0, "what was sent is a head of this ledger: {report:?}");
+}
+
+/// The files of a rotation that was killed before (`named` is false) or after the ledger named the next key, and before
+/// the next key was the one in use.
+fn cut_rotation_short(place: &Place, named: bool) -> (Vec<u8>, Vec<u8>) {
+    let state = place.home.join("state");
+    let (key, next, heads) = (state.join("signing.key"), state.join("signing.key.next"), state.join("heads.jsonl"));
+    let (old, kept) = (fs::read(&key).unwrap(), fs::read(&heads).unwrap());
+    let rotated = place.run(&["keys", "rotate", "--json"]);
+    assert_eq!(rotated.code, 0, "{rotated:?}");
+    let new = fs::read(&key).unwrap();
+    fs::rename(&key, &next).unwrap();
+    fs::copy(&next, &key).unwrap();
+    fs::write(&key, &old).unwrap();
+    fs::write(&heads, kept).unwrap();
+    for _ in 0..if named { 1 } else { 2 } {
+        sql(&state, "DELETE FROM ledger WHERE seq = (SELECT max(seq) FROM ledger)");
+    }
+    (old, new)
+}
+
+#[test]
+fn a_rotation_that_was_cut_short_is_finished_or_taken_back_at_the_next_start() {
+    for named in [true, false] {
+        let place = Place::new();
+        note(&place, 1);
+        let (old, new) = cut_rotation_short(&place, named);
+        note(&place, 2);
+        let state = place.home.join("state");
+        assert_eq!(fs::read(state.join("signing.key")).unwrap(), if named { new } else { old }, "named: {named}");
+        assert!(!state.join("signing.key.next").exists());
+        let report = verify(&place, &[]);
+        assert_eq!(report.code, 0, "named: {named}: {report:?}");
+        assert_eq!(report.json()["keys"], if named { 2 } else { 1 }, "{report:?}");
+    }
 }

@@ -7,10 +7,11 @@ use crate::{
     pipeline::{self, Reconciliation, Settled},
     plan::{check::CompiledStep, memo::CallKey},
     record::{CallRecord, INLINE_BYTES, OutcomeRecord, Record, RefusedRecord, Settlement},
+    secrets::{Marks, Placeholders},
     store::{Durability, Position},
 };
 use serde_json::{Map, Value};
-use toolyard_protocol::{ErrorCode, Failure, Idempotency, ToolResult, canonical};
+use toolyard_protocol::{ErrorCode, Failure, Idempotency, ToolResult};
 
 impl Executor {
     /// Completes a call without dispatching it, if possible: recorded, imported, or with unresolvable references.
@@ -92,7 +93,10 @@ impl Executor {
         let Some(recorded) = recorded else { return Ok(()) };
         let iteration = self.iteration(compiled, step, index);
         let args = self.resolve(compiled, iteration.as_ref())?;
-        let hash = canonical::hash(&args)
+        let marks = Marks::of(&self.scope.tools.snapshot, &self.scope.policy, &compiled.step().tool);
+        let secrets = self.scope.recorder.secrets();
+        let hash = secrets
+            .hash(marks, &args, Placeholders::Stay)
             .map_err(|e| Failure::new(ErrorCode::ReplayMismatch, format!("the arguments have no hash: {e}")))?;
         let resolved = hash.trim_start_matches("sha256:");
         if resolved == recorded {
@@ -132,7 +136,9 @@ impl Executor {
         }
         let in_doubt = match compiled.idempotency {
             Idempotency::None => true,
-            Idempotency::Pure | Idempotency::Idempotent | Idempotency::Key => false,
+            Idempotency::Pure => false,
+            // A call is made again with its arguments, and a secret one is not kept.
+            Idempotency::Idempotent | Idempotency::Key => !call.secrets.is_empty(),
             Idempotency::Etag => {
                 let Some(memo) = self.memo.clone() else { return Ok(None) };
                 match pipeline::reconcile(&self.engine, &self.scope, &memo.view, call).await.map_err(Ended::Broken)? {

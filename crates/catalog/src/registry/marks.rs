@@ -1,5 +1,6 @@
-//! Finds vault paths in arguments. The places of the input schema with `"format":"vault-path"` are computed once, as a
-//! small graph in which a `$ref` is an edge, so that recursive schemas need no special case.
+//! Finds the arguments that an input schema marks: vault paths (`"format":"vault-path"`) and secrets (`"writeOnly":true`,
+//! `"format":"password"`, `"x-toolyard-secret":true`). The marked places of the schema are computed once, as a small graph
+//! in which a `$ref` is an edge, so that recursive schemas need no special case.
 //!
 //! Does not decide which paths are allowed; the policy's path rules and the vault do.
 
@@ -7,17 +8,67 @@ use serde_json::{Map, Value};
 use std::collections::HashMap;
 
 /// The format that marks a property as a vault path.
-const FORMAT: &str = "vault-path";
-/// Maximum number of subschemas in a schema with vault paths. Each is combined with those that apply to the same value,
+const PATH_FORMAT: &str = "vault-path";
+/// The format with which JSON Schema and OpenAPI mark a secret.
+const SECRET_FORMAT: &str = "password";
+/// Toolyard's own mark of a secret.
+const SECRET_MARK: &str = "x-toolyard-secret";
+/// Maximum number of subschemas in a schema with marks. Each is combined with those that apply to the same value,
 /// and an untrusted schema must not make that expensive.
 const MAX_NODES: usize = 2_000;
 /// Keywords whose subschemas apply to the same value.
 const SAME_VALUE: [&str; 7] = ["allOf", "anyOf", "oneOf", "if", "then", "else", "$ref"];
 
+/// What a subschema says about its values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// A path in the vault.
+    VaultPath,
+    /// A value that nobody but the tool may see.
+    Secret,
+}
+
+impl Mark {
+    fn is_on(self, schema: &Map<String, Value>) -> bool {
+        let format = schema.get("format").and_then(Value::as_str);
+        let is_set = |name| schema.get(name).and_then(Value::as_bool) == Some(true);
+        match self {
+            Self::VaultPath => format == Some(PATH_FORMAT),
+            Self::Secret => format == Some(SECRET_FORMAT) || is_set("writeOnly") || is_set(SECRET_MARK),
+        }
+    }
+
+    fn takes(self, value: &Value) -> bool {
+        match self {
+            Self::VaultPath => value.is_string(),
+            Self::Secret => !value.is_null(),
+        }
+    }
+
+    fn is_in(self, schema: &Map<String, Value>) -> bool {
+        fn walk(mark: Mark, value: &Value) -> bool {
+            match value {
+                Value::Object(map) => mark.is_in(map),
+                Value::Array(items) => items.iter().any(|item| walk(mark, item)),
+                _ => false,
+            }
+        }
+        self.is_on(schema) || schema.values().any(|value| walk(self, value))
+    }
+
+    /// The plural, for error messages.
+    fn name(self) -> &'static str {
+        match self {
+            Self::VaultPath => "vault paths",
+            Self::Secret => "secret arguments",
+        }
+    }
+}
+
 /// A subschema in the graph.
 #[derive(Debug, Default)]
 struct Node {
-    is_path: bool,
+    is_marked: bool,
     properties: HashMap<String, usize>,
     other_properties: Vec<usize>,
     prefix_items: Vec<usize>,
@@ -26,41 +77,44 @@ struct Node {
     same: Vec<usize>,
 }
 
-/// Finds the vault paths of one input schema.
-#[derive(Debug, Default)]
-pub(super) struct PathFinder {
-    /// Empty when the schema has no vault paths; otherwise the root is node 0.
+/// Finds the marked arguments of one input schema.
+#[derive(Debug)]
+pub(super) struct MarkFinder {
+    mark: Mark,
+    /// Empty when the schema has no marks; otherwise the root is node 0.
     nodes: Vec<Node>,
 }
 
-impl PathFinder {
-    pub(super) fn new(schema: &Map<String, Value>) -> Result<Self, String> {
-        if !mentions_format(schema) {
-            return Ok(Self::default());
+impl MarkFinder {
+    pub(super) fn new(mark: Mark, schema: &Map<String, Value>) -> Result<Self, String> {
+        if !mark.is_in(schema) {
+            return Ok(Self { mark, nodes: Vec::new() });
         }
-        let mut builder = Builder { root: schema, nodes: Vec::new(), by_ref: HashMap::new(), lost: None };
+        let mut builder = Builder { mark, root: schema, nodes: Vec::new(), by_ref: HashMap::new(), lost: None };
         builder.by_ref.insert("#".to_owned(), 0);
         builder.add(schema);
-        if let Some(reference) = builder.lost {
+        let what = mark.name();
+        // A path behind such a reference would go unchecked. A secret behind it is still looked for by name and looks.
+        if let Some(reference) = builder.lost.filter(|_| mark == Mark::VaultPath) {
             let shown: String = reference.chars().take(80).collect();
-            return Err(format!("has vault paths and a reference that cannot be followed to them: {shown:?}"));
+            return Err(format!("has {what} and a reference that cannot be followed to them: {shown:?}"));
         }
         let mut nodes = builder.nodes;
         if nodes.len() > MAX_NODES {
-            return Err(format!("has vault paths and more than {MAX_NODES} subschemas"));
+            return Err(format!("has {what} and more than {MAX_NODES} subschemas"));
         }
         let closures: Vec<Vec<usize>> = (0..nodes.len()).map(|start| closure(&nodes, start)).collect();
         for (node, same) in nodes.iter_mut().zip(closures) {
             node.same = same;
         }
-        Ok(Self { nodes })
+        Ok(Self { mark, nodes })
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    pub(super) fn find<'a>(&self, args: &'a Map<String, Value>) -> Vec<(String, &'a str)> {
+    pub(super) fn find<'a>(&self, args: &'a Map<String, Value>) -> Vec<(String, &'a Value)> {
         let mut found = Vec::new();
         if !self.nodes.is_empty() {
             self.object(&self.nodes[0].same, args, &mut String::new(), &mut found);
@@ -68,9 +122,12 @@ impl PathFinder {
         found
     }
 
-    fn value<'a>(&self, at: &[usize], value: &'a Value, pointer: &mut String, found: &mut Vec<(String, &'a str)>) {
+    fn value<'a>(&self, at: &[usize], value: &'a Value, pointer: &mut String, found: &mut Vec<(String, &'a Value)>) {
+        if self.mark.takes(value) && at.iter().any(|&n| self.nodes[n].is_marked) {
+            found.push((pointer.clone(), value));
+            return;
+        }
         match value {
-            Value::String(text) if at.iter().any(|&n| self.nodes[n].is_path) => found.push((pointer.clone(), text)),
             Value::Object(map) => self.object(at, map, pointer, found),
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
@@ -93,7 +150,7 @@ impl PathFinder {
         at: &[usize],
         map: &'a Map<String, Value>,
         pointer: &mut String,
-        found: &mut Vec<(String, &'a str)>,
+        found: &mut Vec<(String, &'a Value)>,
     ) {
         for (key, item) in map {
             let next = self.closed(at.iter().flat_map(|&n| {
@@ -113,7 +170,7 @@ impl PathFinder {
         item: &'a Value,
         key: &str,
         pointer: &mut String,
-        found: &mut Vec<(String, &'a str)>,
+        found: &mut Vec<(String, &'a Value)>,
     ) {
         if next.is_empty() {
             return;
@@ -132,17 +189,6 @@ impl PathFinder {
     }
 }
 
-fn mentions_format(map: &Map<String, Value>) -> bool {
-    fn walk(value: &Value) -> bool {
-        match value {
-            Value::Object(map) => mentions_format(map),
-            Value::Array(items) => items.iter().any(walk),
-            _ => false,
-        }
-    }
-    map.get("format").and_then(Value::as_str) == Some(FORMAT) || map.values().any(walk)
-}
-
 fn closure(nodes: &[Node], start: usize) -> Vec<usize> {
     let mut seen = vec![false; nodes.len()];
     let mut todo = vec![start];
@@ -155,19 +201,18 @@ fn closure(nodes: &[Node], start: usize) -> Vec<usize> {
 }
 
 struct Builder<'s> {
+    mark: Mark,
     root: &'s Map<String, Value>,
     nodes: Vec<Node>,
     by_ref: HashMap<String, usize>,
-    /// A reference that leads nowhere we can see. Behind it may be paths that would go unchecked, so the schema is
-    /// refused.
+    /// A reference that leads nowhere we can see.
     lost: Option<String>,
 }
 
 impl Builder<'_> {
     fn add(&mut self, schema: &Map<String, Value>) -> usize {
         let index = self.nodes.len();
-        self.nodes
-            .push(Node { is_path: schema.get("format").and_then(Value::as_str) == Some(FORMAT), ..Node::default() });
+        self.nodes.push(Node { is_marked: self.mark.is_on(schema), ..Node::default() });
         if let Some(Value::Object(properties)) = schema.get("properties") {
             for (name, property) in properties {
                 if let Some(child) = self.add_value(property) {
@@ -279,8 +324,9 @@ mod tests {
     use serde_json::json;
 
     fn find(schema: Value, args: Value) -> Vec<(String, String)> {
-        let finder = PathFinder::new(schema.as_object().unwrap()).unwrap();
-        finder.find(args.as_object().unwrap()).into_iter().map(|(p, v)| (p, v.to_owned())).collect()
+        let finder = MarkFinder::new(Mark::VaultPath, schema.as_object().unwrap()).unwrap();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        finder.find(args.as_object().unwrap()).into_iter().map(|(p, v)| (p, text(v))).collect()
     }
 
     fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -335,15 +381,28 @@ mod tests {
             json!({"$dynamicRef":"#x"}),
         ] {
             let schema = json!({"type":"object","properties":{"p":path,"other":lost}});
-            assert!(PathFinder::new(schema.as_object().unwrap()).is_err(), "{schema}");
+            assert!(MarkFinder::new(Mark::VaultPath, schema.as_object().unwrap()).is_err(), "{schema}");
         }
     }
 
     #[test]
     fn a_schema_without_paths_costs_nothing_and_a_huge_one_with_paths_is_refused() {
-        let finder = |schema: Value| PathFinder::new(schema.as_object().unwrap());
+        let finder = |schema: Value| MarkFinder::new(Mark::VaultPath, schema.as_object().unwrap());
         assert!(finder(json!({"type":"object","properties":{"path":{"type":"string"}}})).unwrap().is_empty());
         let many = vec![json!({"$ref":"#"}); MAX_NODES];
         assert!(finder(json!({"type":"object","format":"vault-path","allOf":many})).is_err());
+    }
+
+    #[test]
+    fn secrets_are_found_by_each_of_their_marks_and_whatever_their_type() {
+        let schema = json!({"type":"object","properties":{
+            "password": {"type":"string","format":"password"}, "pin": {"type":"integer","writeOnly":true},
+            "login": {"type":"object","x-toolyard-secret":true}, "name": {"type":"string"},
+            "keys": {"type":"array","items":{"$ref":"#/$defs/key"}}, "far": {"$ref":"https://x.org/schema"}},
+            "$defs":{"key":{"type":"string","writeOnly":true}}});
+        let finder = MarkFinder::new(Mark::Secret, schema.as_object().unwrap()).unwrap();
+        let args = json!({"password":"a","pin":7,"login":{"user":"u"},"name":"n","keys":["b","c"],"far":"d"});
+        let found: Vec<String> = finder.find(args.as_object().unwrap()).into_iter().map(|(p, _)| p).collect();
+        assert_eq!(found, ["/password", "/pin", "/login", "/keys/0", "/keys/1"]);
     }
 }
