@@ -6,7 +6,10 @@ import { chromium } from 'playwright-core';
 
 const require = createRequire(import.meta.url);
 const AXE = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
-/** Serves the console from this folder instead of the one compiled in, with the program's own headers: for work on the console. */
+/**
+ * Serves the console from this folder instead of the one compiled in, with the program's own headers: for work on the
+ * console. Chromium takes a page that was not loaded from loopback for a stranger there, so that check is switched off.
+ */
 const DIST = process.env.CONSOLE_DIST;
 const TYPES = { '.js': 'text/javascript', '.css': 'text/css', '.html': 'text/html; charset=utf-8', '.woff2': 'font/woff2' };
 
@@ -17,7 +20,7 @@ export const PHONE = { width: 390, height: 844 };
 let started = null;
 
 export async function browser() {
-  started ??= await chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox', '--force-color-profile=srgb'] });
+  started ??= await chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox', '--force-color-profile=srgb', ...(DIST ? ['--disable-features=LocalNetworkAccessChecks,LocalNetworkAccessChecksWebSockets'] : [])] });
   return started;
 }
 

@@ -1,7 +1,7 @@
 // Questions: answered by keyboard, by thumb, by two people, too late, many at once.
 import assert from 'node:assert/strict';
 import { paired, PHONE } from './browser.mjs';
-import { PATCH, question } from './seed.mjs';
+import { question } from './seed.mjs';
 import { eventually, sleep } from './yard.mjs';
 
 const approve = (yard, id) => `${yard.url}/approve/${encodeURIComponent(id)}`;
@@ -82,7 +82,7 @@ async function expires(yard) {
 async function grants(yard) {
   const { page, problems } = await paired(yard);
   const made = [];
-  for (const path of ['Notes/Compost.md', 'Notes/Watering.md', 'Welcome.md']) made.push(await question(yard, { ...PATCH, path }));
+  for (const name of ['one', 'two', 'three']) made.push(await question(yard, { path: `Notes/New ${name}.md`, content: `# ${name}\n` }, 'vault.createFile'));
   await page.goto(approve(yard, made[0].id));
   await page.getByRole('heading', { name: '2 like this' }).waitFor();
   await page.getByLabel('Answer all 3 the same way').check();
@@ -91,7 +91,7 @@ async function grants(yard) {
   await page.getByRole('button', { name: 'Allow for 1 h' }).click();
   for (const { answer } of made) assert.equal((await answer).ok, true);
   // While the grant holds, the next call does not ask.
-  assert.equal((await yard.call('vault.patchFile', { path: 'Projects/Garden.md', patch: PATCH.patch })).ok, true);
+  assert.equal((await yard.call('vault.createFile', { path: 'Notes/New four.md', content: 'x' })).ok, true);
   await page.goto(`${yard.url}/settings/grants`);
   const revoke = page.getByRole('button', { name: /^Revoke/ });
   await revoke.first().waitFor();
@@ -100,7 +100,7 @@ async function grants(yard) {
     await revoke.first().click();
     await eventually(async () => (await revoke.count()) === left - 1, 'the revoked grant leaves');
   }
-  const again = await question(yard, { ...PATCH, path: 'Daily/2026-03-14.md' });
+  const again = await question(yard, { path: 'Notes/New five.md', content: 'x' }, 'vault.createFile');
   await yard.cli('approvals', 'deny', again.id);
   assert.deepEqual(problems, []);
 }

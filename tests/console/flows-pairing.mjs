@@ -57,8 +57,10 @@ async function once(yard) {
   const first = await profile(yard);
   const page = await first.context.newPage();
   await page.goto(url);
-  assert.equal(new URL(page.url()).hash, '', 'the code leaves the address at once');
-  await page.getByRole('button', { name: 'Pair this browser' }).click();
+  const pair = page.getByRole('button', { name: 'Pair this browser' });
+  await pair.waitFor();
+  assert.equal(new URL(page.url()).hash, '', 'the code leaves the address before anything is asked');
+  await pair.click();
   await page.getByRole('heading', { name: 'Now', exact: true }).waitFor();
   for (const name of ['Now', 'Runs', 'Plans', 'Tools', 'Knowledge', 'Connections', 'Settings']) {
     assert.ok(await page.getByRole('navigation', { name: 'Main', exact: true }).getByRole('link', { name: new RegExp(`^${name}`) }).isVisible(), name);

@@ -46,7 +46,7 @@ async function why(yard) {
 async function large(yard) {
   const { page, problems } = await paired(yard);
   yard.write('Notes/Large.md', `# Large\n${'A line of a long note that nobody reads to its end.\n'.repeat(100_000)}`);
-  const result = await yard.cli('call', 'vault.readFile', '--args', JSON.stringify({ path: 'Notes/Large.md' }));
+  const result = await yard.cli('call', 'vault.readFile', '--args', JSON.stringify({ path: 'Notes/Large.md', maxBytes: 8_000_000 }));
   assert.ok(JSON.stringify(result).length > 4_000_000);
   await page.goto(`${yard.url}/runs/${result.runId}?call=3`);
   await page.getByRole('heading', { name: /^Record 3/ }).waitFor();

@@ -3,12 +3,13 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { paired } from './browser.mjs';
-import { plan, question } from './seed.mjs';
+import { PATCH, plan, question } from './seed.mjs';
 import { eventually, sleep } from './yard.mjs';
 
 async function killed(yard) {
   const { page, problems } = await paired(yard);
-  const { id } = await question(yard);
+  // The agent can come back for the answer: its call has a key.
+  const { id } = await question(yard, PATCH, 'vault.patchFile', { idempotencyKey: 'winter-1' });
   await page.getByRole('button', { name: 'Allow once', exact: true }).waitFor();
   await yard.stop('SIGKILL');
   await page.getByText('Offline.', { exact: true }).waitFor();
@@ -99,7 +100,7 @@ async function undo(yard) {
   await page.goto(`${yard.url}/runs/${runId}`);
   await page.getByRole('heading', { name: /^Changes/ }).waitFor();
   const { run: _run, ...detail } = await yard.cli('runs', 'show', runId);
-  const created = JSON.stringify(detail).match(/"created":\[\{"path":"([^"]+)"/)?.[1];
+  const created = JSON.stringify(detail).match(/"path":"([^"]+\.md)","kind":"file"\}/)?.[1];
   assert.ok(created, 'the plan created a note');
   yard.write(created, `${yard.read(created)}\nEdited since.\n`);
   await page.getByRole('link', { name: /^Undo/ }).click();

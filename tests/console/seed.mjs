@@ -37,9 +37,9 @@ export async function runs(yard) {
 }
 
 /** An agent asks to change a note, and waits; gives the promise of its answer and the question's id. */
-export async function question(yard, args = PATCH, tool = 'vault.patchFile') {
+export async function question(yard, args = PATCH, tool = 'vault.patchFile', more = {}) {
   const before = new Set((await yard.cli('approvals', 'list')).approvals.map((each) => each.id));
-  const answer = yard.call(tool, args);
+  const answer = yard.call(tool, args, more);
   const id = await eventually(async () => (await yard.cli('approvals', 'list')).approvals.find((each) => !before.has(each.id))?.id, 'the question');
   return { id, answer };
 }

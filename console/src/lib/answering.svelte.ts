@@ -31,7 +31,7 @@ export class Answering {
     return this.#send(question, { decision: 'deny', ...(note.trim() ? { note: note.trim() } : {}) });
   }
 
-  async #send(question: Question, answer: { decision: string; note?: string; grant?: Choice['grant'] }): Promise<{ applied: boolean; approval: Question } | null> {
+  async #send(question: Question, answer: { decision: 'allow-once' | 'allow-always' | 'deny'; note?: string; grant?: Choice['grant'] }): Promise<{ applied: boolean; approval: Question } | null> {
     if (this.busy || this.arming || !hub.live) return null;
     this.busy = true;
     this.problem = null;

@@ -283,12 +283,13 @@ interface RefusedFrame {
 const PATHS = ['path', 'toPath', 'fromPath', 'file', 'uri', 'url', 'query', 'name'];
 
 function label(call: CallFrame): string {
-  if (call.p) return call.p;
+  // The calls of a loop share a preview; their paths tell them apart.
+  if (call.p && !call.i) return call.p;
   for (const key of PATHS) {
     const value = call.a?.[key];
     if (typeof value === 'string') return value;
   }
-  if (call.i) return typeof call.i.itemValue === 'string' ? call.i.itemValue : `${call.i.itemName} ${call.i.index}`;
+  if (call.i) return call.p ?? (typeof call.i.itemValue === 'string' ? call.i.itemValue : `${call.i.itemName} ${call.i.index}`);
   return '';
 }
 
