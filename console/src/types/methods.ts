@@ -2157,7 +2157,7 @@ export type RunsUnsubscribeAnswer = { "ok": boolean; "removed": boolean };
 export type RunsVerifyParamsRunId = string;
 
 /** What is verified: one run, a receipt, or everything. */
-export type RunsVerifyParams = { "runId"?: RunsVerifyParamsRunId | null; "head"?: string | null; "receipt"?: string | null };
+export type RunsVerifyParams = { "runId"?: RunsVerifyParamsRunId | null; "head"?: string | null; "receipt"?: string | null; "secret"?: string | null };
 
 /** What verifying a receipt found. */
 export type RunsVerifyAnswerReceiptReport = { "ok": boolean; "runId": RunsVerifyAnswerRunId; "callId"?: RunsVerifyAnswerCallId | null; "size": number; "records": number; "firstBad"?: RunsVerifyAnswerReceiptProblem | null };
@@ -2170,13 +2170,16 @@ export type RunsVerifyAnswerCallId = string;
 export type RunsVerifyAnswerReceiptProblem = { "seq": number; "problem": string };
 
 /** What verifying a run found. */
-export type RunsVerifyAnswerVerifyReport = { "runId": RunsVerifyAnswerRunId; "ok": boolean; "records": number; "head": string; "signedSeq": number; "ledgerEntry"?: number | null; "unsigned"?: Array<RunsVerifyAnswerUnsignedRecords>; "approvals"?: number; "firstBad"?: RunsVerifyAnswerBadRecord | null };
+export type RunsVerifyAnswerVerifyReport = { "runId": RunsVerifyAnswerRunId; "ok": boolean; "records": number; "head": string; "signedSeq": number; "ledgerEntry"?: number | null; "unsigned"?: Array<RunsVerifyAnswerUnsignedRecords>; "approvals"?: number; "firstBad"?: RunsVerifyAnswerBadRecord | null; "secretArguments"?: Array<RunsVerifyAnswerProvenSecret> | null };
 
 /** Records that nothing proves. What they say may be true. */
 export type RunsVerifyAnswerUnsignedRecords = { "from": number; "to": number };
 
 /** The first record that does not prove what it should. */
 export type RunsVerifyAnswerBadRecord = { "seq": number; "problem": string };
+
+/** An argument that is known to have held a certain secret. */
+export type RunsVerifyAnswerProvenSecret = { "callId": RunsVerifyAnswerCallId; "path": string };
 
 /** What verifying the whole store found. */
 export type RunsVerifyAnswerLedgerReport = { "ok": boolean; "entries": number; "size": number; "root": string; "runs": number; "pruned": number; "keys": number; "heads": number; "records": number; "blobs": number; "firstBad"?: RunsVerifyAnswerFirstBad | null; "missingRuns"?: Array<RunsVerifyAnswerRunId>; "bad": number; "badRuns"?: Array<RunsVerifyAnswerBadRun>; "unsigned": number; "unsignedRuns"?: Array<RunsVerifyAnswerUnsignedRun>; "sealedAtStart": number };
