@@ -103,6 +103,8 @@ fn options(keeper: Option<&Arc<dyn ProofKeeper>>, given: Option<&str>) -> Result
                 let problem = "the file of heads is missing: it was removed".to_owned();
                 options.found = Some(FirstBad::heads_file(&name, problem));
             }
+            // The first head is written a moment after the first entry; whether one may be missing is checked later.
+            Some(_) if content.as_deref().is_some_and(|text| text.trim().is_empty()) => {}
             Some(Ok(heads)) => options.heads = heads,
             Some(Err(problem)) => options.found = Some(FirstBad::heads_file(&name, problem)),
         }
