@@ -70,7 +70,7 @@ quick: fmt test-tools ## the daily loop: format, clippy and the tests of everyth
 
 test: fmt clippy deny unit docs-check crash ## every check that needs nothing but this checkout and crates from cargo's registry
 
-test-external: clients conformance plugins-npm openviking-plugin claude-code lancedb object-store receipts console-flows ## checks with other people's clients and suites, from npm and PyPI; a failed download fails unless ALLOW_SKIP=1
+test-external: clients conformance plugins-npm openviking-plugin claude-code lancedb object-store receipts console-check console-flows ## checks with other people's clients and suites, from npm and PyPI; a failed download fails unless ALLOW_SKIP=1
 
 fmt: tools-needed
 	$(CARGO) fmt --all --check
@@ -199,7 +199,8 @@ lancedb: index-tools ## open the notes' index with LanceDB itself, both ways (12
 
 console/node_modules: console/package-lock.json
 	@command -v npm >/dev/null || { echo "npm is missing: install Node.js 20 or newer (only changing the console needs it)"; exit 1; }
-	cd console && npm ci --no-audit --no-fund --loglevel=error
+	@# Not npm ci: it wants the builder's packages for every platform in the lock, and mirrors may carry only their own.
+	cd console && npm install --no-save --no-audit --no-fund --loglevel=error
 	@touch console/node_modules
 
 console: console/node_modules ## build console/dist from the console's sources; fails when a size limit is exceeded
