@@ -65,9 +65,11 @@ fn report(printed: std::io::Result<()>) {
     }
 }
 
-/// Says something to the person.
+/// Says something to the person. If nobody reads standard error any more, a server must go on all the same; `eprintln!`
+/// would panic.
 pub fn note(text: &str) {
-    eprintln!("{text}");
+    use std::io::Write;
+    drop(writeln!(std::io::stderr().lock(), "{text}"));
 }
 
 /// A failure as a command prints it with `--json`.
@@ -96,14 +98,14 @@ pub fn failure(global: &Global, failure: &Failure) -> ExitCode {
         json(&FailureAnswer { error: failure });
     } else {
         let paint = Paint::stderr();
-        eprintln!("{} {} [{}]", paint.red("error:"), failure.message, failure.code);
+        note(&format!("{} {} [{}]", paint.red("error:"), failure.message, failure.code));
         if let Some(suggestion) = &failure.suggestion {
-            eprintln!("{} {suggestion}", paint.bold("hint:"));
+            note(&format!("{} {suggestion}", paint.bold("hint:")));
         }
         // Details are open; those of arguments that do not fit list where.
         let details = failure.details.clone().map(Value::Object).unwrap_or_default();
         for error in Details::deserialize(details).map(|details| details.errors).unwrap_or_default().iter().take(20) {
-            eprintln!("  {}: {}", error.path, error.message);
+            note(&format!("  {}: {}", error.path, error.message));
         }
     }
     ExitCode::from(code_of(failure.code))
