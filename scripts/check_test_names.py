@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks that every test that SECURITY.md and docs/reference/specification.md name as `path/to/file.rs::test_name` exists, and that
+"""Checks that every test that SECURITY.md and docs/specification.md name as `path/to/file.rs::test_name` exists, and that
 each row of a table in SECURITY.md names at least one."""
 import pathlib, re, sys
 
 root = pathlib.Path(__file__).resolve().parent.parent
-PAGES = ["SECURITY.md", "docs/reference/specification.md"]
+PAGES = ["SECURITY.md", "docs/specification.md"]
 NAMED = re.compile(r"`([\w./-]+\.(?:rs|py|sh|mjs))::(\w+)`")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/reference/specification.md from docs/reference/specification.tsv and from the tests that name its rows.
+"""Writes docs/specification.md from docs/reference/specification.tsv and from the tests that name its rows.
 
 A Rust test names rows with the attribute `#[shows("002-3.1-04")]` (crates/shows); a suite of `make test-external` names
 them in a comment `shows: 003-1-01`. A row that no test names is "not yet", or "decided" where the table names a decision
@@ -8,7 +8,7 @@ page. With --check the page is compared instead of written, and every path in th
 import collections, pathlib, re, subprocess, sys
 
 root = pathlib.Path(__file__).resolve().parent.parent
-TABLE, PAGE = root / "docs/reference/specification.tsv", root / "docs/reference/specification.md"
+TABLE, PAGE = root / "docs/reference/specification.tsv", root / "docs/specification.md"
 ROW = r"\d{3}-[\d.]+-\d+"
 ATTRIBUTE = re.compile(r"#\[(?:\w+::)?shows\(([^)]*)\)\]\s*(?:#\[[^\n]*\]\s*|///[^\n]*\s*)*(?:pub(?:\(\w+\))?\s+)?(?:async\s+)?fn\s+(\w+)")
 COMMENT = re.compile(rf"(?://|#) shows: ((?:{ROW}(?:, )?)+)")
@@ -108,5 +108,5 @@ if __name__ == "__main__":
         PAGE.write_text(page())
     elif PAGE.read_text() != page():
         bad.append("drift")
-        print("docs/reference/specification.md is out of date: run make docs")
+        print("docs/specification.md is out of date: run make docs")
     sys.exit(1 if bad else 0)

@@ -1,7 +1,7 @@
 //! The attribute that ties a test to the specification: `#[shows("002-3.1-04")]` above a test says that the test shows that
 //! row of `docs/reference/specification.tsv`. The attribute leaves the test as it is. It refuses to compile for a row that does not
 //! exist, for a function that is not a test, and for a test that no `make` target runs. `scripts/specification` reads the
-//! same attributes and writes `docs/reference/specification.md`.
+//! same attributes and writes `docs/specification.md`.
 //!
 //! This crate knows nothing about what the rows say.
 
