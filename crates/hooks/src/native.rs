@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
-use toolyard_catalog::{RegistryError, ToolEntry, ToolSource, native::NativeClass};
+use toolyard_catalog::{RegistryError, ToolEntry, ToolSource, authority::HostArgument, native::NativeClass};
 use toolyard_engine::BuiltIn;
 use toolyard_protocol::{Idempotency, ToolDefinitionError, Undo};
 
@@ -16,6 +16,7 @@ pub(crate) const RESTORE: &str = "native.restore";
 const CALL_MS: u64 = 600_000;
 /// The permission that taking back needs. Only the owner holds it.
 const RESTORE_PERMISSION: &str = "native:restore";
+const RESTORED_PATH: &[HostArgument] = &[HostArgument { name: "path", remote: &[] }];
 
 /// The tool that stands for a class of calls.
 pub(crate) const fn tool_of(class: NativeClass) -> &'static str {
@@ -143,7 +144,8 @@ pub fn entries() -> Result<Vec<ToolEntry>, RegistryError> {
         .permissions(&[RESTORE_PERMISSION])
         .undo(Undo::RestoreBlob)
         .build(RESTORE)?;
-    entries.push(ToolEntry::new(restore, ToolSource::core())?);
+    // An agent that could name the path would write anywhere on the host; only the person at this machine may.
+    entries.push(ToolEntry::new(restore, ToolSource::core())?.with_host_arguments(RESTORED_PATH, false));
     Ok(entries)
 }
 

@@ -17,7 +17,9 @@ pub fn built_in_tools() -> Result<Vec<ToolEntry>, RegistryError> {
     let core =
         [toolyard_vault::definitions()?, toolyard_knowledge::definitions()?, toolyard_toolsearch::definitions()?];
     let core = core.into_iter().flatten().map(|definition| ToolEntry::new(definition, ToolSource::core()));
-    core.chain(crate::context::entries(&context)?.into_iter().map(Ok)).collect()
+    // Those that stand for a coding agent's call are there for hooks alone; what takes such a call back is there for all.
+    let hooks = toolyard_hooks::entries()?.into_iter().filter(|tool| tool.native().is_none());
+    core.chain(crate::context::entries(&context)?.into_iter().chain(hooks).map(Ok)).collect()
 }
 
 /// What a tool demands. Every call of a tool leaves a record, whether it changes something or not.
@@ -263,7 +265,7 @@ mod tests {
     fn a_host_path_of_an_agent_is_refused_for_every_tool_that_takes_one() {
         let tools = built_in_tools().unwrap();
         let taking: Vec<&ToolEntry> = tools.iter().filter(|tool| !tool.host_arguments().is_empty()).collect();
-        assert_eq!(taking.len(), 2, "add_skill and add_resource");
+        assert_eq!(taking.len(), 3, "add_skill, add_resource and native.restore");
         for tool in taking {
             for argument in tool.host_arguments() {
                 let args = serde_json::Map::from_iter([(argument.name.to_owned(), Value::from("/etc/passwd"))]);
