@@ -8,8 +8,10 @@ CARGO ?= cargo
 HOME_DIR ?= .toolyard
 PORT ?= 18789
 CRASH_POINTS ?= 40
+CALL_CRASH_POINTS ?= 20
 NOTES_CRASH_POINTS ?= 6
 INDEX_CRASH_POINTS ?= 6
+CONTEXT_ROUNDS ?= 3
 # How many attacks on the record `make attack` tries, and where their seeds begin.
 ATTACKS ?= 1000
 ATTACK_SEED ?= 1
@@ -34,7 +36,7 @@ RUN_TESTS := CARGO="$(CARGO)" python3 scripts/run_tests.py
 # Clippy as cargo runs it, but with a build instead of a check: a check would go through LanceDB a second time.
 CLIPPY_INDEX := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ $(DEBUG_INDEX)
 
-.PHONY: package package-test soak faults disk-full attack receipts casefold walls-java hooks recordings test-tools fuzz advisories sbom context-crash crash-full help up build quick test test-external clippy-index unit-index index-crash index-tools fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed console console-check console-dev console-flows console-bench console-images
+.PHONY: package package-test soak faults disk-full attack receipts casefold walls-java hooks recordings test-tools fuzz advisories sbom context-crash crash-full help up build quick test test-external clippy-index unit-index index-crash index-tools fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code codex gemini openclaw-cli autobahn object-store postgres lancedb dist clean-home tools-needed console console-check console-dev console-flows console-bench console-images
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -63,14 +65,14 @@ up: tools-needed ## set up and run Toolyard on embedded defaults with a sample v
 	@test -d $(HOME_DIR)/vault || cp -r examples/vault $(HOME_DIR)/vault
 	scripts/up.sh "$$CARGO_TARGET_DIR/quick" $(HOME_DIR) $(PORT)
 
-quick: fmt test-tools ## the daily loop: format, clippy and the tests of everything but the index program
+quick: fmt test-tools ## the daily loop: format, clippy and the tests of everything but the index program; tests that passed run again when something changes that they read
 	$(CARGO) clippy $(FAST) --all-targets --locked -- -D warnings
-	$(RUN_TESTS) $(FAST) --locked
+	$(RUN_TESTS) --cached $(FAST) --locked
 	$(CARGO) test -q $(FAST) --doc --locked
 
-test: fmt clippy deny unit docs-check crash ## every check that needs nothing but this checkout and crates from cargo's registry
+test: fmt clippy deny unit tutorial docs-check crash ## every check that needs nothing but this checkout and crates from cargo's registry
 
-test-external: clients conformance plugins-npm openviking-plugin claude-code lancedb object-store receipts console-check console-flows ## checks with other people's clients and suites, from npm and PyPI; a failed download fails unless ALLOW_SKIP=1
+test-external: postgres clients conformance plugins-npm openviking-plugin claude-code codex gemini lancedb object-store cluster-test receipts console-check console-flows soak-short ## checks with other people's clients and suites, from npm and PyPI; a failed download fails unless ALLOW_SKIP=1
 
 fmt: tools-needed
 	$(CARGO) fmt --all --check
@@ -102,6 +104,17 @@ unit: test-tools unit-index ## unit, property, contract and scenario tests
 	$(CARGO) test -q $(FAST) --doc --locked
 	TOOLYARD_INDEX_PROGRAM="$(INDEX_PROGRAM)" $(CARGO) test $(FAST) --locked --test scenarios -- notes --include-ignored --skip crash --skip object_store
 
+.PHONY: tutorial terminal-session
+tutorial: test-tools ## carry out every command of docs/tutorial.md and of the README's uses, and compare what they print
+	$(DEBUG)
+	python3 tests/tutorial/test_run.py
+	python3 tests/tutorial/run.py "$$CARGO_TARGET_DIR/debug/toolyard" docs/tutorial.md
+	python3 tests/tutorial/run.py "$$CARGO_TARGET_DIR/debug/toolyard" README.md "Three uses"
+
+terminal-session: test-tools ## record the terminal session in the README anew
+	$(DEBUG)
+	python3 scripts/terminal/record.py "$$CARGO_TARGET_DIR/debug/toolyard" docs/images/terminal-session.svg
+
 MINUTES ?= 10
 RATE ?= 500
 soak: tools-needed ## drive a real Toolyard with a mixed load for MINUTES (default 10) at RATE calls a second; memory, descriptors and disk must stay
@@ -115,6 +128,7 @@ soak-short: ## two minutes of the same with the debug program and 100 calls a se
 EVERY ?= 1
 faults: tools-needed ## make every write, sync, rename and allocation fail once (ENOSPC, EIO) and check the promises (needs strace; EVERY=10 for a tenth)
 	$(DEBUG)
+	TOOLYARD_FAULTS=all $(CARGO) test $(FAST) --locked --test contract --test it -- faults
 	python3 tests/faults/run.py "$$CARGO_TARGET_DIR/debug/toolyard" --every $(EVERY)
 
 disk-full: tools-needed ## fill the disk under a running Toolyard and free it again (mounts a tmpfs: needs root)
@@ -138,23 +152,44 @@ walls-java: tools-needed ## run a Java program within walls (needs a Java runtim
 casefold: tools-needed ## rename by letter case on a case-insensitive file system (needs root and a kernel with casefolded tmpfs)
 	$(CARGO) test -p toolyard-vault --test it --locked -- --ignored --exact rename::a_case_only_rename_on_a_case_insensitive_file_system
 
-crash: index-tools ## kill the process at seeded random points of a plan and of an indexing job (`make crash-full` for the full run)
+crash: index-tools ## kill the process at seeded random points of a plan, of calls and their questions, and of an indexing job (`make crash-full` for the full run)
 	$(DEBUG_INDEX)
-	TOOLYARD_INDEX_PROGRAM="$(INDEX_PROGRAM)" TOOLYARD_CRASH_POINTS=$(CRASH_POINTS) TOOLYARD_NOTES_CRASH_POINTS=$(NOTES_CRASH_POINTS) TOOLYARD_INDEX_CRASH_POINTS=$(INDEX_CRASH_POINTS) $(CARGO) test $(FAST) --test scenarios --locked -- --ignored --nocapture crash --skip context_crash
+	TOOLYARD_INDEX_PROGRAM="$(INDEX_PROGRAM)" TOOLYARD_CRASH_POINTS=$(CRASH_POINTS) TOOLYARD_CALL_CRASH_POINTS=$(CALL_CRASH_POINTS) TOOLYARD_NOTES_CRASH_POINTS=$(NOTES_CRASH_POINTS) TOOLYARD_INDEX_CRASH_POINTS=$(INDEX_CRASH_POINTS) $(CARGO) test $(FAST) --test scenarios --locked -- --ignored --nocapture crash --skip context_crash
 
 index-crash: INDEX_CRASH_POINTS = 50
 index-crash: index-tools ## kill the index program at 50 points of indexing and searching
 	$(DEBUG_INDEX)
 	TOOLYARD_INDEX_PROGRAM="$(INDEX_PROGRAM)" TOOLYARD_INDEX_CRASH_POINTS=$(INDEX_CRASH_POINTS) $(CARGO) test $(FAST) --test scenarios --locked -- --ignored --nocapture index_crash
 
-crash-full: build ## the same with the optimised programs at 1,000 points of a plan and 50 each of indexing and of the index program
-	TOOLYARD_PROGRAM="$$CARGO_TARGET_DIR/release/toolyard" $(MAKE) crash CRASH_POINTS=1000 NOTES_CRASH_POINTS=50 INDEX_CRASH_POINTS=50 INDEX_PROGRAM="$$CARGO_TARGET_DIR/release/toolyard-index"
+crash-full: build ## 10,000 kills of the optimised programs: 5,000 in a plan, 3,500 in calls and questions, 500 each in indexing, the index program and the context store (hours)
+	TOOLYARD_PROGRAM="$$CARGO_TARGET_DIR/release/toolyard" $(MAKE) crash CRASH_POINTS=5000 CALL_CRASH_POINTS=3500 NOTES_CRASH_POINTS=500 INDEX_CRASH_POINTS=500 INDEX_PROGRAM="$$CARGO_TARGET_DIR/release/toolyard-index"
+	$(MAKE) context-crash CONTEXT_ROUNDS=500
 
 context-crash: build ## a hundred sessions of the context store while the (optimised) process is killed and restarted
-	TOOLYARD_PROGRAM="$$CARGO_TARGET_DIR/release/toolyard" $(CARGO) test $(FAST) --test scenarios --locked -- --ignored --nocapture context_crash
+	TOOLYARD_PROGRAM="$$CARGO_TARGET_DIR/release/toolyard" TOOLYARD_CONTEXT_ROUNDS=$(CONTEXT_ROUNDS) $(CARGO) test $(FAST) --test scenarios --locked -- --ignored --nocapture context_crash
 
-attack: tools-needed ## try ATTACKS (1,000) seeded attacks on the record without its key; `make test` tries 60
+attack: tools-needed ## try ATTACKS (1,000) seeded attacks on the record without its key; `make test` tries 80
 	TOOLYARD_ATTACKS=$(ATTACKS) TOOLYARD_ATTACK_SEED=$(ATTACK_SEED) $(CARGO) test $(FAST) --test contract --locked -- --nocapture attacks
+
+.PHONY: cluster cluster-test cluster-chaos
+NODES ?= 3
+cluster: tools-needed ## run three nodes, haproxy, PostgreSQL with a synchronous standby and moto on loopback, until Ctrl-C (CHECK=1: make calls, kill a node, end)
+	$(CARGO) build --profile quick --locked --bin toolyard --bin toolyard-script
+	PYTHONDONTWRITEBYTECODE=1 python3 examples/cluster/cluster.py "$$CARGO_TARGET_DIR/quick/toolyard" --nodes $(NODES) $(if $(CHECK),--check)
+
+KILLS ?= 1000
+FAILOVERS ?= 50
+STOPS ?= 5
+STOP_SECONDS ?= 30
+PARTITIONS ?= 20
+CHAOS_SEED ?= 1
+cluster-chaos: tools-needed ## break such a cluster KILLS (1,000) times and in other ways while it works (hours); count what was lost, repeated and paused
+	$(CARGO) build --profile quick --locked --bin toolyard --bin toolyard-script
+	PYTHONDONTWRITEBYTECODE=1 python3 examples/cluster/chaos.py "$$CARGO_TARGET_DIR/quick/toolyard" --nodes $(NODES) --kills $(KILLS) --failovers $(FAILOVERS) --stops $(STOPS) --stop-seconds $(STOP_SECONDS) --partitions $(PARTITIONS) --seed $(CHAOS_SEED)
+
+cluster-test: tools-needed ## a node killed under calls, and a short chaos (PostgreSQL and haproxy from apt, moto from PyPI)
+	$(DEBUG)
+	tests/external.sh cluster "$$CARGO_TARGET_DIR/debug/toolyard"
 
 receipts: tools-needed ## check a receipt with scitt-cose from PyPI (10 MB, once)
 	$(DEBUG)
@@ -176,9 +211,17 @@ openviking-plugin: tools-needed ## point the unmodified OpenViking plugin at a r
 	$(DEBUG)
 	tests/external.sh openviking "$$CARGO_TARGET_DIR/debug/toolyard"
 
-claude-code: tools-needed ## a real Claude Code over MCP and over the bridge, on loopback (540 MB from npm, once)
+claude-code: tools-needed ## a real Claude Code over MCP, over the bridge and with hooks, on loopback (540 MB from npm, once)
 	$(DEBUG)
 	tests/external.sh claude-code "$$CARGO_TARGET_DIR/debug/toolyard"
+
+codex: tools-needed ## a real Codex with hooks and over MCP, on loopback (600 MB from npm, once)
+	$(DEBUG)
+	tests/external.sh codex "$$CARGO_TARGET_DIR/debug/toolyard"
+
+gemini: tools-needed ## a real Gemini CLI with hooks and over MCP, on loopback (290 MB from npm, once)
+	$(DEBUG)
+	tests/external.sh gemini "$$CARGO_TARGET_DIR/debug/toolyard"
 
 openclaw-cli: build ## call a running Toolyard with OpenClaw's command line (downloads 647 MB, once)
 	tests/clients/openclaw-cli.sh "$$CARGO_TARGET_DIR/release/toolyard"
@@ -186,6 +229,12 @@ openclaw-cli: build ## call a running Toolyard with OpenClaw's command line (dow
 autobahn: tools-needed ## test our WebSockets with Autobahn's RFC 6455 suite (needs Python 2.7; CASES=1.*,5.* for some)
 	$(CARGO) build -q -p toolyard-gateway --example ws_echo --locked
 	tests/autobahn/run.sh "$$CARGO_TARGET_DIR/debug/examples/ws_echo" "$(CASES)"
+
+postgres: tools-needed ## the store's suite on PostgreSQL, directly and behind PgBouncer, and two nodes of which one is killed or stopped (Debian packages postgresql and pgbouncer)
+	tests/cluster/packages.sh
+	$(CARGO) test $(FAST) --locked --test contract -- --ignored --test-threads=2 postgres:: pooled::
+	$(DEBUG)
+	python3 tests/cluster/takeover.py "$$CARGO_TARGET_DIR/debug/toolyard"
 
 object-store: index-tools ## the notes' index on an S3-compatible server (installs PyPI's moto into a folder of its own, once)
 	$(DEBUG)
@@ -259,10 +308,12 @@ docs-check: tools-needed ## generated pages are current, links resolve, commands
 	python3 scripts/count_maps.py
 	python3 scripts/test_check_docs.py
 	python3 scripts/check_docs.py "$$CARGO_TARGET_DIR/debug/toolyard"
+	python3 scripts/terminal/record.py "$$CARGO_TARGET_DIR/debug/toolyard" docs/images/terminal-session.svg --check
 
 bench: build ## measure; one JSON line each
 	$(RELEASE) -p toolyard-bench --bin toolyard-bench
 	"$$CARGO_TARGET_DIR/release/toolyard-bench" all --binary "$$CARGO_TARGET_DIR/release/toolyard"
+	python3 bench/backup.py "$$CARGO_TARGET_DIR/release/toolyard"
 
 dist: build ## the same as `make build`, with the sizes of the programs
 	@ls -l "$$CARGO_TARGET_DIR/release/toolyard" "$$CARGO_TARGET_DIR/release/toolyard-index"

@@ -4,6 +4,7 @@
 - A page describes what is: the words of a roadmap ("today", "not yet", "for now") stand in a section called Roadmap only.
 - Every `toolyard …` line in a fenced shell block parses: the program is run with the line's arguments and `--help`, which
   makes it check subcommands and options and do nothing.
+- Every page of docs/ is in its index: a page of decisions/ or reference/errors/ in the README there, all others in docs/README.md.
 """
 import pathlib, re, shlex, subprocess, sys
 
@@ -76,6 +77,20 @@ def refused(program, words):
     return "" if run.returncode == 0 else (run.stderr or run.stdout).strip().splitlines()[0]
 
 
+def unlisted(texts):
+    """The pages of docs/ that the index of their folder does not link to, given every page's text by name."""
+    for name in sorted(texts):
+        index = next((at for at in ("docs/decisions/", "docs/reference/errors/") if name.startswith(at)), "docs/")
+        if name.startswith("docs/") and name != f"{index}README.md":
+            if f"({name.removeprefix(index)}" not in texts.get(f"{index}README.md", ""):
+                yield name, f"is not in {index}README.md"
+
+
+def every_page():
+    listed = subprocess.run(["git", "-C", root, "ls-files", "-z", "docs/*.md"], capture_output=True, text=True, check=True)
+    return {name: (root / name).read_text() for name in listed.stdout.split("\0")[:-1]}
+
+
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: check_docs.py PROGRAM")
@@ -90,5 +105,8 @@ if __name__ == "__main__":
             if problem := refused(sys.argv[1], words):
                 print(f"{name}:{number}: toolyard {shlex.join(words)}: {problem}")
                 bad += 1
+    for name, problem in unlisted(every_page()):
+        print(f"{name}: {problem}")
+        bad += 1
     print(f"documentation: {tried} commands parse, {bad} problems")
     sys.exit(1 if bad or not tried else 0)

@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """Builds the test programs that `cargo test` would build and runs several of them at a time.
 
-    scripts/run_tests.py [--at-once N] [CARGO TEST ARGUMENTS] [-- ARGUMENTS OF THE TEST PROGRAMS]
+    scripts/run_tests.py [--cached] [--at-once N] [CARGO TEST ARGUMENTS] [-- ARGUMENTS OF THE TEST PROGRAMS]
 
 `cargo test` runs one test program after another. Most tests wait for a process, a disk or a deadline, so a machine is idle
 for most of that time. The output of a program is shown when it fails, a line when it succeeds. Documentation tests are not
-among them; `cargo test --doc` runs those.
+among them; `cargo test --doc` runs those. With `--cached`, a program that passed is not run again until something changes
+that it can read (`test_cache.py`); the line says "cached".
 """
 import concurrent.futures, json, os, pathlib, subprocess, sys, threading, time
+import test_cache
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # Test programs that run at once, for each processor; each runs as many of its tests at once as the machine has processors.
 PROGRAMS_PER_PROCESSOR = 2
@@ -16,14 +20,16 @@ LONGEST_SECONDS = 3600
 
 
 def parse(arguments):
-    """How many programs run at once, cargo's arguments and those of the programs."""
+    """Whether passed programs are left out, how many run at once, cargo's arguments and those of the programs."""
     at_once = PROGRAMS_PER_PROCESSOR * (os.cpu_count() or 1)
+    is_cached = arguments[:1] == ["--cached"]
+    arguments = arguments[is_cached:]
     if arguments[:1] == ["--at-once"]:
         at_once, arguments = int(arguments[1]), arguments[2:]
     if "--" not in arguments:
-        return at_once, arguments, []
+        return is_cached, at_once, arguments, []
     cut = arguments.index("--")
-    return at_once, arguments[:cut], arguments[cut + 1 :]
+    return is_cached, at_once, arguments[:cut], arguments[cut + 1 :]
 
 
 def build(cargo_arguments):
@@ -86,8 +92,17 @@ def run(program, arguments):
     return succeeded, said.decode(errors="replace"), time.monotonic() - start
 
 
+def keep(cache, arguments):
+    """Keeps what passed, unless a file was changed while the tests ran: they may have read either version."""
+    now = test_cache.surroundings(arguments) + test_cache.checkout_hash(os.environ.get("TESTED_CHECKOUT", ROOT), cache.hashes)
+    if now == cache.common:
+        cache.keep()
+    else:
+        print("files were changed while the tests ran: what passed is not remembered", file=sys.stderr)
+
+
 def main():
-    at_once, cargo_arguments, arguments = parse(sys.argv[1:])
+    is_cached, at_once, cargo_arguments, arguments = parse(sys.argv[1:])
     programs = build(cargo_arguments)
     if programs is None:
         return 1
@@ -96,6 +111,12 @@ def main():
         return 1
     durations, finished, failed = Durations(programs), {}, []
     printing, begun = threading.Lock(), time.monotonic()
+    cache = test_cache.Cache(programs, arguments, os.environ.get("TESTED_CHECKOUT", ROOT)) if is_cached else None
+    keys = {program[0]: cache.key(program[1]) for program in programs} if cache else {}
+    left_out = [program for program in programs if cache and cache.has_passed(program[0], keys[program[0]])]
+    for program in left_out:
+        print(f"{program[0]}: cached, nothing that it reads has changed since it passed", flush=True)
+    to_run = [program for program in programs if program not in left_out]
 
     def one(program):
         succeeded, said, seconds = run(program, arguments)
@@ -106,11 +127,17 @@ def main():
                 failed.append(program[0])
                 print(said, flush=True)
         finished[program[0]] = round(seconds, 1)
+        if cache:
+            with printing:
+                cache.note(program[0], keys[program[0]], succeeded)
 
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-        list(pool.map(one, durations.order(programs)))
+        list(pool.map(one, durations.order(to_run)))
     durations.keep(finished)
-    print(f"{len(programs)} test programs in {time.monotonic() - begun:.0f} s, {len(failed)} failed")
+    if cache:
+        keep(cache, arguments)
+    cached = f", {len(left_out)} cached" if is_cached else ""
+    print(f"{len(programs)} test programs in {time.monotonic() - begun:.0f} s, {len(failed)} failed{cached}")
     for name in sorted(failed):
         print(f"failed: {name}", file=sys.stderr)
     return 1 if failed else 0

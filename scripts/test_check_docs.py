@@ -23,6 +23,13 @@ class RoadmapWords(unittest.TestCase):
         self.assertEqual(found("```\na\nb\n```\ntoday"), [5])
 
 
+class Index(unittest.TestCase):
+    def test_a_page_that_no_index_names_is_found(self):
+        pages = {"docs/README.md": "[a](guide/a.md) [decisions](decisions/README.md)", "docs/guide/a.md": "", "docs/guide/b.md": "",
+                 "docs/decisions/README.md": "[one](one.md)", "docs/decisions/one.md": "", "docs/decisions/two.md": ""}
+        self.assertEqual([name for name, _ in check_docs.unlisted(pages)], ["docs/decisions/two.md", "docs/guide/b.md"])
+
+
 class Commands(unittest.TestCase):
     def test_commands_of_shell_blocks_are_found_with_their_lines(self):
         text = "a\n\n```sh\nTOOLYARD_HOME=x toolyard runs list | head   # comment\nls && toolyard plan \\\n  check F\n```\n"

@@ -16,7 +16,7 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 use toolyard_engine::BoxFuture;
-use toolyard_sandbox::{Bridge, Limits, Method, ScriptRunner, wire::Thrown};
+use toolyard_sandbox::{Bridge, Limits, Method, ScriptRunner, wire::ScriptException};
 
 /// Scripts per round.
 const SCRIPTS: usize = 10;
@@ -24,8 +24,8 @@ const SCRIPTS: usize = 10;
 struct Nobody;
 
 impl Bridge for Nobody {
-    fn ask(&self, _: Method, _: Vec<serde_json::Value>) -> BoxFuture<'_, Result<serde_json::Value, Thrown>> {
-        Box::pin(async { Err(Thrown::new("Error", "an empty script asks nothing")) })
+    fn ask(&self, _: Method, _: Vec<serde_json::Value>) -> BoxFuture<'_, Result<serde_json::Value, ScriptException>> {
+        Box::pin(async { Err(ScriptException::new("Error", "an empty script asks nothing")) })
     }
     fn stop(&self) {}
 }

@@ -15,7 +15,7 @@ use toolyard_context::{
     find::{
         query_config::ResourceType,
         search::{self, Find},
-        trace::{Hit, Search, Selected, Speaker, Stats, Trace, Traces, Trigger, Wanted},
+        trace::{Hit, Search, Selected, Speaker, Stats, Trace, TraceQuery, Traces, Trigger},
     },
     store::resources::NewResource,
 };
@@ -181,19 +181,23 @@ pub(crate) fn traces(setup: &Setup) -> Result<Report> {
     let wanted = |n: usize, random: &mut Random| {
         let number = below(random, TRACES);
         match n % 4 {
-            0 => Wanted { trace_id: Some(format!("ov_search-{number}")), limit: 1, ..Wanted::default() },
-            1 => Wanted { session_key: Some(format!("agent:main:s{}", number % 500)), limit: 20, ..Wanted::default() },
-            2 => Wanted {
+            0 => TraceQuery { trace_id: Some(format!("ov_search-{number}")), limit: 1, ..TraceQuery::default() },
+            1 => TraceQuery {
+                session_key: Some(format!("agent:main:s{}", number % 500)),
+                limit: 20,
+                ..TraceQuery::default()
+            },
+            2 => TraceQuery {
                 source: Some("memory_recall".to_owned()),
                 since: Some(now - number as i64),
                 limit: 20,
-                ..Wanted::default()
+                ..TraceQuery::default()
             },
-            _ => Wanted { trace_id: Some("none".to_owned()), limit: 1, ..Wanted::default() },
+            _ => TraceQuery { trace_id: Some("none".to_owned()), limit: 1, ..TraceQuery::default() },
         }
     };
     // The first query of the files builds the cache of line keys, so it is not measured.
-    kept.query(&Wanted { trace_id: Some("none".to_owned()), limit: 1, ..Wanted::default() });
+    kept.query(&TraceQuery { trace_id: Some("none".to_owned()), limit: 1, ..TraceQuery::default() });
     let mut times = Vec::new();
     let mut found = 0usize;
     for n in 0..1000 {

@@ -25,12 +25,14 @@ use tempfile::TempDir;
 use toolyard_client::local::LocalSecret;
 use toolyard_knowledge::{
     embed::{Embedder, Purpose, StaticTable},
-    index::{ChunkFilter, FileRow, FileState, IndexSpec, NoteIndex, Start, VectorColumns, WriteBatch, file_id, hash64},
+    index::{
+        ChunkFilter, FileRow, FileState, IndexSpec, NoteIndex, VectorColumns, WriteBatch, WriterStart, file_id, hash64,
+    },
     search::{Detail, Library, Query, Weights, answer},
     text::{index_terms, query_terms},
 };
 use toolyard_noteindex::{
-    remote::{IDLE_STOP, Launch, RemoteIndex, Running as Program},
+    remote::{IDLE_STOP, Launch, RemoteIndex, RunningProgram as Program},
     wire::{self, OpenIndex},
 };
 
@@ -212,7 +214,7 @@ async fn measure_million(setup: &Setup, program: PathBuf, report: Report) -> Res
     let spec = IndexSpec { embedder: info.id, dimensions: info.dimensions, recipe: "bench".to_owned() };
     let chunks = setup.chunks;
     let start = Instant::now();
-    let mut writer = index.write(&spec, Start::Fresh).await?;
+    let mut writer = index.write(&spec, WriterStart::Fresh).await?;
     let mut dice = Dice::new(3);
     let mut written = 0;
     while written < chunks {
@@ -344,7 +346,7 @@ pub(crate) fn index_start(setup: &Setup) -> Result<Report> {
             RemoteIndex::new(Unwalled::new(program.clone()), place, IDLE_STOP)
         };
         let index = open();
-        let mut writer = index.write(&spec, Start::Fresh).await?;
+        let mut writer = index.write(&spec, WriterStart::Fresh).await?;
         let (mut batch, mut dice) = (WriteBatch::default(), Dice::new(5));
         for number in 0..100 {
             add_file(&mut batch, &mut dice, &embedder, number).await?;

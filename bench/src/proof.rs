@@ -31,7 +31,7 @@ const RECEIPTS: u32 = 200;
 /// Makes direct calls, seals them periodically, and returns the runs.
 fn calls(rig: &Rig, n: usize) -> Result<Vec<RunId>> {
     let engine = rig.engine.clone();
-    let args = json!({"value": 1}).as_object().cloned().unwrap_or_default();
+    let args = json!({"text": "one", "n": 1}).as_object().cloned().unwrap_or_default();
     rig.runtime.block_on(async move {
         let mut runs = Vec::with_capacity(n);
         for i in 0..n {

@@ -14,7 +14,7 @@ use std::{path::Path, sync::Arc, time::Instant};
 use toolyard_catalog::{
     Policy, PolicyConfig, Registry, Snapshot, Subject, ToolEntry, ToolSource,
     search::{SearchIndex, SearchOptions},
-    surface::{Effectives, Mode, Surface, SurfaceSettings, Turn},
+    surface::{EffectiveCatalogCache, Mode, Surface, SurfaceSettings, Turn},
 };
 use toolyard_context::ContextConfig;
 use toolyard_toolsearch::{
@@ -248,7 +248,7 @@ fn context_bytes(entries: impl IntoIterator<Item = ToolEntry>) -> Result<Context
     let policy = Policy::compile(&PolicyConfig::default())?;
     let scopes = ["operator.read".to_owned(), "operator.write".to_owned()];
     let subject = Subject { agent: "main", session: None, door: "mcp", scopes: &scopes };
-    let catalog = Effectives::new(None).of(&registry.snapshot(), &policy.effective(&subject), &scopes);
+    let catalog = EffectiveCatalogCache::new(None).of(&registry.snapshot(), &policy.effective(&subject), &scopes);
     let bytes = |mode: Mode| {
         let settings = SurfaceSettings { mode, ..SurfaceSettings::default() };
         Surface::of(&catalog, &settings, &Turn::default()).bytes()

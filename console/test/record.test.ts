@@ -69,7 +69,7 @@ test('a part of an undo keeps its order and its guards, but for forced steps', (
   const chosen = part(PLAN, (step) => step.id !== 'b', new Set(['c']));
   assert.deepEqual(chosen.steps.map((step) => [step.id, step.dependsOn, 'expectedEtag' in step.args]), [['a', [], true], ['c', ['a'], false]]);
   assert.equal(pathOf(PLAN.steps[0] as never), 'a.md');
-  assert.deepEqual(conflict({ steps: [{ id: 'a', tool: 't', attempts: 1, status: 'ok' }, { id: 'b', tool: 't', attempts: 1, status: 'error', error: { code: 'CONFLICT', message: 'changed' } }] }), { id: 'b', message: 'changed' });
+  assert.deepEqual(conflict({ steps: [{ id: 'a', tool: 't', attempts: 1, status: 'ok' }, { id: 'b', tool: 't', attempts: 1, status: 'error', error: { code: 'CONFLICT', message: 'changed' } }] }), { id: 'b', message: 'It is not as this run left it.' });
 });
 
 test('a form reads what its schema says', () => {

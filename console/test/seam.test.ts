@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { checkReceipt, concat, genesis, link, parseKey, sha256, toHex, Walker, type Frame, type RecordKey } from '../src/lib/seam.ts';
+import { checkReceipt, concat, genesis, link, parseKey, sha256, toHex, trustedKeys, Walker, type Frame, type KeyChange, type RecordKey } from '../src/lib/seam.ts';
 
 const RUN = '019a8f02-0000-7000-8000-00000000c41d';
 const bytes = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encode(text);
@@ -104,6 +104,32 @@ test('a receipt leads from the leaf to the signed root, and a changed one does n
   assert.equal(await checkReceipt({ ...receipt, proof: [base64(c), base64(a)] }, [who.key]), null);
   assert.equal(await checkReceipt(receipt, [(await signer()).key]), null);
   assert.equal(await checkReceipt({ ...receipt, runId: 'other' }, [who.key]), null);
+});
+
+/** A change of the key in a tree of two leaves: the first is another one. */
+async function change(from: Signer, to: Signer, announcedBy = from, acceptedBy = to): Promise<KeyChange> {
+  const leaf = JSON.stringify({ type: 'key', old: from.key.text, new: to.key.text, at: 5 });
+  const other = await sha256(Uint8Array.of(0), bytes('a'));
+  const root = await sha256(Uint8Array.of(1), other, await sha256(Uint8Array.of(0), bytes(leaf)));
+  const inclusion = async (who: Signer): Promise<KeyChange['announced']> => ({ proof: [base64(other)], checkpoint: await note(who, 'toolyard/ledger', 2, root) });
+  return { leaf, index: 1, announced: await inclusion(announcedBy), accepted: await inclusion(acceptedBy) };
+}
+
+test('a pinned key leads to the later and the earlier keys, and to no key that nobody vouches for', async () => {
+  const [first, second, third, forger] = [await signer(), await signer(), await signer(), await signer()];
+  const honest = [await change(first, second), await change(second, third)];
+  const texts = async (pinned: Signer, changes: KeyChange[]): Promise<string[]> => (await trustedKeys(pinned.key, changes)).map((key) => key.text);
+  const all = [first, second, third].map((who) => who.key.text).sort();
+  for (const pinned of [first, second, third]) assert.deepEqual((await texts(pinned, honest)).sort(), all);
+  assert.deepEqual(await texts(first, [await change(second, third)]), [first.key.text], 'a missing change leads nowhere');
+  // The server names a key of its own; the old key did not sign that.
+  assert.deepEqual(await texts(first, [await change(first, forger, forger, forger)]), [first.key.text]);
+  assert.deepEqual(await texts(second, [await change(forger, second, forger, forger)]), [second.key.text]);
+  const moved = await change(first, second);
+  assert.deepEqual(await texts(first, [{ ...moved, leaf: moved.leaf.replace(second.key.text, forger.key.text) }]), [first.key.text]);
+  // A record that was signed after the change verifies in a browser that pinned the first key.
+  const frames = await record(third, 9);
+  assert.equal((await walk(frames, await trustedKeys(first.key, honest))).broken, null);
 });
 
 test('keys of another form are not taken', () => {

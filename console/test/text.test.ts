@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { pieces, shortHash, shortId, splitPath } from '../src/lib/text.ts';
+import { pieces, shortHash, shortId, splitPath, withoutTool } from '../src/lib/text.ts';
 
 test('control characters in a name become chips', () => {
   assert.deepEqual(pieces('openclaw\u202E/nimda'), [
@@ -24,4 +24,9 @@ test('hashes and ids are shortened the same way everywhere', () => {
   assert.equal(shortId('019a8f02-1111-7000-8000-00000000c41d'), '019a8f02…c41d');
   assert.deepEqual(splitPath('Garden/Beds/Bed 3.md'), { folder: 'Garden/Beds/', name: 'Bed 3.md' });
   assert.deepEqual(splitPath('a.md'), { folder: '', name: 'a.md' });
+});
+
+test('a reason does not repeat the tool that stands beside it', () => {
+  assert.equal(withoutTool('vault.rename: it changes files or state', 'vault.rename'), 'it changes files or state');
+  assert.equal(withoutTool('vault.rename: it changes files', 'vault.patchFile'), 'vault.rename: it changes files');
 });

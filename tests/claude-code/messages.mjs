@@ -1,23 +1,20 @@
 // A Messages API on loopback that does as the prompt says: enough of its streaming for Claude Code, and no model behind it.
-// A prompt that holds `CALL {"name":…,"input":…}` is answered with that tool use, and what comes back from the tool with
-// a text that begins with `RESULT`. Anything else is answered with `OK`.
+// A prompt with lines `CALL {"name":…,"input":…}` is answered with those tool uses, one after the other, and what comes
+// back from the last of them with a text that begins with `RESULT`. Anything else is answered with `OK`.
 import http from 'node:http';
 
 const texts = (content) => (typeof content === 'string' ? [content] : (content ?? []).filter((part) => part.type === 'text').map((part) => part.text));
 
-// The tool use that the last prompt of a person's wants, unless its result is there already.
+// The next tool use that the last prompt wants (each line of it that holds one is a call), or what the last one gave.
 const decide = (messages) => {
-  const last = messages.at(-1);
-  const results = Array.isArray(last?.content) ? last.content.filter((part) => part.type === 'tool_result') : [];
-  if (results.length > 0) {
-    const said = results.map((part) => `${part.is_error ? 'ERROR ' : ''}${texts(part.content).join(' ')}`).join('\n');
-    return { text: `RESULT ${said}` };
-  }
-  for (const text of texts(last?.content).reverse()) {
-    const wanted = /CALL (\{.*\})/.exec(text)?.[1];
-    if (wanted) return { call: JSON.parse(wanted) };
-  }
-  return { text: 'OK' };
+  const results = (message) => (Array.isArray(message?.content) ? message.content.filter((part) => part.type === 'tool_result') : []);
+  const prompt = messages.findLastIndex((message) => message.role === 'user' && results(message).length === 0);
+  const wanted = texts(messages[prompt]?.content).flatMap((text) => [...text.matchAll(/CALL (\{.*\})/g)].map((found) => found[1]));
+  const done = messages.slice(prompt + 1).flatMap(results);
+  if (done.length < wanted.length) return { call: JSON.parse(wanted[done.length]) };
+  if (done.length === 0) return { text: 'OK' };
+  const said = results(messages.at(-1)).map((part) => `${part.is_error ? 'ERROR ' : ''}${texts(part.content).join(' ')}`).join('\n');
+  return { text: `RESULT ${said}` };
 };
 
 const streamed = (response, message, block, deltas) => {

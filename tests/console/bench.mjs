@@ -1,13 +1,13 @@
 // Measures the console's bars in a real browser and prints a JSON line for each, with its target. The long list and the long
-// run are served by this program in place of the server, frame by frame as the server would: the bars are the browser's.
-import { closeBrowser, paired } from './browser.mjs';
+// run come from a real server over a real store (store.mjs).
+import { closeBrowser, framesOf, paired } from './browser.mjs';
 import { question } from './seed.mjs';
+import { CALLS, LIMITS, longRunIn, longStore, RUNS } from './store.mjs';
+import { workPerFrame } from './trace.mjs';
 import { eventually, sleep, Yard } from './yard.mjs';
 
-const RUNS = 100_000;
-const CALLS = 30_000;
 const QUESTIONS = Number(process.env.QUESTIONS ?? 12);
-const IDLE_SECONDS = Number(process.env.IDLE_SECONDS ?? 60);
+const IDLE_SECONDS = Number(process.env.IDLE_SECONDS ?? 600);
 let failed = false;
 
 function print(bar, value, target, unit) {
@@ -21,107 +21,61 @@ function p95(list) {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * 0.95))];
 }
 
-const hex = (number, digits) => number.toString(16).padStart(digits, '0');
-const runId = (number) => `019a8f02-0000-7000-8000-${hex(number, 12)}`;
-
-function runRow(number) {
-  const at = Date.now() - (RUNS - number) * 60_000;
-  const status = number % 50 === 0 ? 'failed' : 'finished';
-  return { runId: runId(number), kind: number % 3 ? 'plan' : 'call', status, title: `Run ${number} of a long list`, startedAt: new Date(at).toISOString(), endedAt: new Date(at + 900).toISOString(), durationMs: 900, agent: `agent-${number % 7}`, door: 'gateway', calls: number % 40, failed: 0, changed: number % 5, tools: [] };
-}
-
-/** Answers some methods in the place of the server. */
-async function inPlaceOf(page, answers) {
-  await page.routeWebSocket(/\/console\/socket$/, (socket) => {
-    const server = socket.connectToServer();
-    socket.onMessage((message) => {
-      const value = JSON.parse(message);
-      const answer = answers[value.method];
-      if (answer) socket.send(JSON.stringify({ type: 'res', id: value.id, ok: true, payload: answer(value.params) }));
-      else server.send(message);
-    });
-    server.onMessage((message) => socket.send(message));
-  });
-}
+const number = (n) => n.toLocaleString('en-GB');
 
 async function longList(yard) {
   const { page, context } = await paired(yard);
-  await inPlaceOf(page, {
-    'runs.list': ({ before, limit = 200, status }) => {
-      if (status?.length) return { runs: [] };
-      const from = before ? Number.parseInt(before.slice(-12), 16) - 1 : RUNS;
-      const runs = [];
-      // The whole list in few answers: the bar is about drawing it.
-      for (let number = from; number > Math.max(0, from - Math.max(limit, 20_000)); number -= 1) runs.push(runRow(number));
-      const last = Math.max(0, from - Math.max(limit, 20_000));
-      return { runs, next: last > 0 ? runId(last + 1) : null };
-    },
-  });
   await page.goto(`${yard.url}/runs`);
-  await page.getByRole('row').nth(5).waitFor();
-  await eventually(async () => {
-    await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
-    return /^100,000 runs/.test((await page.locator('.head .sub').textContent()) ?? '');
-  }, 'all rows are there', 60_000);
-  const session = await context.newCDPSession(page);
-  // Time of the thread, not of the wall clock: other work of the machine does not count.
-  await session.send('Performance.enable', { timeDomain: 'threadTicks' });
-  const work = async () => {
-    const { metrics } = await session.send('Performance.getMetrics');
-    return ['ScriptDuration', 'LayoutDuration', 'RecalcStyleDuration'].reduce((sum, name) => sum + metrics.find((each) => each.name === name).value, 0) * 1000;
-  };
-  const frames = [];
+  const first = page.locator('.runs-list [role=row]').nth(5);
+  const begun = Date.now();
+  await first.waitFor();
+  if (process.env.VERBOSE) console.error(`first page of the list: ${Date.now() - begun} ms`);
+  // An export fetches every page; afterwards all rows are in the list.
+  const download = page.waitForEvent('download', { timeout: 600_000 });
+  await page.getByRole('button', { name: /^Export/ }).click();
+  await (await download).cancel();
+  const said = await page.locator('.head .sub').textContent();
+  if (!said?.startsWith(`${number(RUNS)} runs`)) throw new Error(`the list says ${said}`);
+  await page.mouse.move(700, 500);
+  const work = await workPerFrame(context, page, async () => {
+    // As a hand scrolls: 40 rows a second for a while, then in long throws, then to the ends of the list.
+    for (let step = 0; step < 240; step += 1) {
+      await page.mouse.wheel(0, step % 12 === 11 ? 60_000 : 240);
+      await sleep(25);
+    }
+    for (const key of ['End', 'Home', 'PageDown', 'PageDown', 'End']) {
+      await page.keyboard.press(key);
+      await sleep(200);
+    }
+  });
+  if (process.env.VERBOSE) console.error(`${work.length} frames: ${[0.5, 0.75, 0.9, 0.95, 0.99, 1].map((part) => [...work].sort((a, b) => a - b)[Math.min(work.length - 1, Math.floor(work.length * part))].toFixed(1)).join(' ')}`);
+  print(`list of ${number(RUNS)} runs: main-thread work a frame, p95 of ${work.length} frames`, p95(work), 8, 'ms');
   let rows = 0;
-  await page.evaluate(() => scrollTo(0, 0));
-  for (let step = 0; step < 200; step += 1) {
-    const before = await work();
-    await page.evaluate((by) => new Promise((resolve) => {
-      scrollBy(0, by);
-      requestAnimationFrame(() => requestAnimationFrame(resolve));
-    }), step % 10 === 9 ? 200_000 : 700);
-    frames.push((await work()) - before);
+  for (let at = 0; at < 40; at += 1) {
+    await page.evaluate((part) => scrollTo(0, document.body.scrollHeight * part), at / 39);
+    await sleep(50);
     rows = Math.max(rows, await page.locator('.runs-list [role=row]').count());
   }
-  if (process.env.VERBOSE) console.error([...frames].sort((a, b) => a - b).map((each) => each.toFixed(1)).filter((_, at) => at % 10 === 0).join(' '));
-  print('list of 100,000 runs: main-thread work a frame, p95', p95(frames), 8, 'ms');
-  print('list of 100,000 runs: row nodes', rows, 60, 'nodes');
+  print(`list of ${number(RUNS)} runs: row nodes`, rows, 60, 'nodes');
   await context.close();
 }
 
-function record() {
-  const at = Date.parse('2026-11-17T02:00:00Z');
-  const frames = [{ kind: 1, kindName: 'run-started', value: { runId: runId(1), kind: 'plan', plan: { goal: 'A long run', steps: [] }, planHash: 'sha256:aa', policyHash: 'sha256:bb', caller: {}, startedAt: new Date(at).toISOString(), executorVersion: '1' } }];
-  for (let call = 0; call < CALLS; call += 1) {
-    const id = `call-${call}`;
-    frames.push({ kind: 4, kindName: 'call', value: { c: id, s: `step-${call % 300}`, t: 'vault.readFile', n: 1, at: (at + call * 10) * 1000, r: 'read-only', h: 'x', a: { path: `Notes/Note ${call}.md` } } });
-    frames.push({ kind: 5, kindName: 'result', value: { c: id, o: { st: 'ok', b: (at + call * 10) * 1000, us: 8000 } } });
-  }
-  frames.push({ kind: 12, kindName: 'finished', value: { at: new Date(at + CALLS * 10).toISOString(), status: 'finished', message: '' } });
-  return frames.map(({ kind, kindName, value }, index) => ({ seq: index + 1, kind, kindName, payload: Buffer.from(JSON.stringify(value)).toString('base64'), chain: hex(index, 64) }));
-}
-
 async function longRun(yard) {
-  const frames = record();
   const { page, context } = await paired(yard);
-  await inPlaceOf(page, {
-    'runs.record': ({ from = 1, limit = 500 }) => {
-      const part = frames.slice(from - 1, from - 1 + limit);
-      const next = from + part.length;
-      return { runId: runId(1), genesis: hex(0, 64), frames: part, total: frames.length, next: next <= frames.length ? next : null, keys: [] };
-    },
-    'runs.subscribe': () => ({ ok: true, subscriptionId: 'none' }),
-  });
   const begun = Date.now();
-  await page.goto(`${yard.url}/runs/${runId(1)}`);
-  await page.locator('.wf-row:not(.wf-head)').nth(10).waitFor();
-  print('run with 30,000 calls: usable', (Date.now() - begun) / 1000, 1.5, 's');
-  await eventually(async () => /30,000 calls/.test((await page.locator('#rec-h').textContent()) ?? ''), 'the whole record', 60_000);
+  await page.goto(`${yard.url}/runs/${longRunIn(yard)}`);
+  await page.locator('.wf-row:not(.wf-head)').nth(3).waitFor();
+  await page.getByRole('button', { name: 'Verify' }).click({ trial: true });
+  print(`run with ${number(CALLS)} calls: usable`, (Date.now() - begun) / 1000, 1.5, 's');
+  await eventually(async () => (await page.locator('#rec-h').textContent())?.includes(`${number(CALLS)} calls`), 'the whole record', 120_000);
+  // The loop is one row; opened, all of its calls are rows.
+  await page.locator('.wf-row').filter({ hasText: 'open' }).first().click();
   await page.evaluate(() => scrollTo(0, 300_000));
   await page.locator('.wf-row:not(.wf-head)').nth(5).waitFor();
   const session = await context.newCDPSession(page);
   await session.send('HeapProfiler.collectGarbage');
   const { usedSize } = await session.send('Runtime.getHeapUsage');
-  print('run with 30,000 calls: heap', usedSize / 1e6, 150, 'MB');
+  print(`run with ${number(CALLS)} calls: heap`, usedSize / 1e6, 150, 'MB');
   await context.close();
 }
 
@@ -164,27 +118,37 @@ async function questions(yard) {
 
 async function idle(yard) {
   const { page, context } = await paired(yard);
-  let frames = 0;
-  page.on('websocket', (socket) => {
-    socket.on('framereceived', () => (frames += 1));
-    socket.on('framesent', () => (frames += 1));
-  });
-  await page.reload();
+  const frames = framesOf(page);
+  await page.goto(`${yard.url}/runs`);
   await page.getByText('Live', { exact: true }).first().waitFor({ state: 'attached' });
   await sleep(3000);
-  frames = 0;
+  const before = frames.count();
   await sleep(IDLE_SECONDS * 1000);
-  print(`idle tab: frames in 10 min (measured for ${IDLE_SECONDS} s)`, (frames * 600) / IDLE_SECONDS, 20, 'frames');
+  const came = frames.names().slice(before);
+  print(`idle tab: frames in ${IDLE_SECONDS} s`, came.length, Math.floor((20 * IDLE_SECONDS) / 600), 'frames');
+  print('idle tab: lists fetched again', came.filter((name) => /\.list$/.test(name)).length, 0, 'fetches');
   await context.close();
 }
 
 const PARTS = { list: longList, run: longRun, questions, idle };
+const NEEDS_STORE = new Set(['list', 'run']);
 const wanted = process.env.BARS?.split(',') ?? Object.keys(PARTS);
-const yard = await Yard.make('');
+// The idle tab has a Toolyard of its own, and its ten minutes pass beside the others.
+const drive = async (parts, ...made) => {
+  if (parts.length === 0) return;
+  const yard = await Yard.make(...made);
+  try {
+    for (const part of parts) await PARTS[part](yard);
+  } finally {
+    await yard.remove();
+  }
+};
 try {
-  for (const part of wanted) await PARTS[part](yard);
+  const quiet = drive(wanted.filter((part) => part === 'idle'), '');
+  await drive(wanted.filter((part) => NEEDS_STORE.has(part)), LIMITS, longStore);
+  await drive(wanted.filter((part) => part !== 'idle' && !NEEDS_STORE.has(part)), '');
+  await quiet;
 } finally {
   await closeBrowser();
-  await yard.remove();
 }
 process.exit(failed ? 1 : 0);

@@ -1,5 +1,6 @@
 // A browser for the flows: Chromium with errors, CSP reports and requests watched. A flow fails when the page logs an error.
-import { readFileSync } from 'node:fs';
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { extname, join } from 'node:path';
 import { chromium } from 'playwright-core';
@@ -18,20 +19,34 @@ export const TABLET = { width: 768, height: 1024 };
 export const PHONE = { width: 390, height: 844 };
 
 let started = null;
+/** The profiles that the flow under way has opened. Flows that wait run beside others, so this is not a global list. */
+const opened = new AsyncLocalStorage();
 
-export async function browser() {
-  started ??= await chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox', '--force-color-profile=srgb', ...(DIST ? ['--disable-features=LocalNetworkAccessChecks,LocalNetworkAccessChecksWebSockets'] : [])] });
+export function browser() {
+  // The promise is kept, not the browser: two flows that begin together share one.
+  started ??= chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox', '--force-color-profile=srgb', ...(DIST ? ['--disable-features=LocalNetworkAccessChecks,LocalNetworkAccessChecksWebSockets'] : [])] });
   return started;
 }
 
+/** Runs `drive` and closes the profiles that it opened, whatever happens. */
+export async function withProfiles(drive) {
+  const contexts = [];
+  try {
+    return await opened.run(contexts, drive);
+  } finally {
+    for (const context of contexts) await context.close();
+  }
+}
+
 export async function closeBrowser() {
-  await started?.close();
+  await (await started)?.close();
   started = null;
 }
 
 /** A browser profile of its own: cookies, IndexedDB, tabs. */
 export async function profile(yard, { size = DESK, theme = 'light', touch = false } = {}) {
   const context = await (await browser()).newContext({ viewport: size, colorScheme: theme, hasTouch: touch, isMobile: touch, reducedMotion: 'reduce', locale: 'en-GB', timezoneId: 'UTC' });
+  opened.getStore()?.push(context);
   await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: yard.url });
   const problems = [];
   context.on('weberror', (event) => problems.push(`error: ${event.error().message}`));
@@ -40,6 +55,8 @@ export async function profile(yard, { size = DESK, theme = 'light', touch = fals
     const text = message.text();
     if (message.type() === 'error' && !/WebSocket connection to|net::ERR_|status of 4\d\d/.test(text)) problems.push(`console: ${text}`);
   });
+  // Every report of the content security policy and of Trusted Types is an error, also where the browser logs none.
+  await context.addInitScript(() => addEventListener('securitypolicyviolation', (event) => console.error(`security policy: ${event.violatedDirective} blocked ${event.blockedURI} ${event.sample}`)));
   if (DIST) await serveFrom(context, yard);
   return { context, problems };
 }
@@ -49,7 +66,7 @@ async function serveFrom(context, yard) {
     const request = route.request();
     if (request.method() !== 'GET') return route.fallback();
     const { pathname } = new URL(request.url());
-    const isFile = pathname.startsWith('/assets/');
+    const isFile = extname(pathname) !== '' && existsSync(join(DIST, pathname));
     const body = readFileSync(join(DIST, isFile ? pathname : 'index.html'));
     const page = await route.fetch({ url: `${yard.url}/` }).catch(() => null);
     const policy = page?.headers()['content-security-policy'];
@@ -73,4 +90,34 @@ export async function axe(page) {
   // Injected through the debugger, which the page's policy does not concern.
   const found = await page.evaluate(`(() => { ${AXE}; return axe.run(document, { resultTypes: ['violations'] }); })()`);
   return found.violations.map((each) => `${each.id} (${each.nodes.length}): ${each.nodes.slice(0, 3).map((node) => `${node.target.join(' ')} ${node.failureSummary?.split('\n')[1] ?? ''}`).join(' | ')}`);
+}
+
+/** What goes over the sockets of a page from now on: every frame, with the methods called and the numbers of the feed. */
+export function framesOf(page) {
+  const sockets = [];
+  const sent = [];
+  const received = [];
+  const names = [];
+  page.on('websocket', (socket) => {
+    sockets.push(socket);
+    for (const [event, list] of [['framesent', sent], ['framereceived', received]]) {
+      socket.on(event, ({ payload }) => {
+        const frame = JSON.parse(payload);
+        names.push(frame.method ?? frame.event ?? frame.type);
+        list.push({ ...frame, socket });
+      });
+    }
+  });
+  return {
+    /** Sockets that were opened since, and how many of them were closed. */
+    sockets: () => ({ opened: sockets.length, closed: sockets.filter((socket) => socket.isClosed()).length }),
+    count: () => names.length,
+    names: () => names,
+    sent: (method) => sent.filter((each) => each.method === method),
+    /** The answers to calls of a method, in order. */
+    answers: (method) => sent.filter((each) => each.method === method).map((asked) => received.find((each) => each.type === 'res' && each.id === asked.id && each.socket === asked.socket)?.payload),
+    feed: () => received.filter((each) => each.event === 'feed' && each.payload.seq !== undefined).map((each) => each.payload.seq),
+    /** The numbers of the feed that came over the socket that was opened last. */
+    newestFeed: () => received.filter((each) => each.socket === sockets.at(-1) && each.event === 'feed' && each.payload.seq !== undefined).map((each) => each.payload.seq),
+  };
 }

@@ -1,11 +1,11 @@
 // Pairing and who is let in.
 import assert from 'node:assert/strict';
 import { createHash, generateKeyPairSync, randomBytes, sign } from 'node:crypto';
-import { request } from 'node:http';
+import { createServer, request } from 'node:http';
 import { connect } from 'node:net';
 import { paired, profile } from './browser.mjs';
 import { question } from './seed.mjs';
-import { eventually } from './yard.mjs';
+import { eventually, freePort, sleep } from './yard.mjs';
 
 /** A plain request with headers that a browser would not let a page set. */
 function http(yard, { method = 'GET', path = '/', headers = {}, body = '' }) {
@@ -75,6 +75,47 @@ async function once(yard) {
   assert.deepEqual(first.problems, []);
 }
 
+async function expired(yard) {
+  const { url, expiresAt } = await yard.cli('console', '--print');
+  const { context, problems } = await profile(yard);
+  const page = await context.newPage();
+  // The page is open in time; the click comes too late.
+  await page.goto(url);
+  const pair = page.getByRole('button', { name: 'Pair this browser' });
+  await pair.waitFor();
+  const left = Date.parse(expiresAt) - Date.now();
+  assert.ok(left > 60_000 && left <= 121_000, `a code lives for two minutes, not ${left} ms`);
+  await sleep(left + 1000);
+  await pair.click();
+  await page.getByText('CODE_EXPIRED').waitFor();
+  await page.getByText('toolyard console').first().waitFor();
+  assert.deepEqual(await context.cookies(), [], 'nobody is let in');
+  assert.deepEqual((await yard.cli('devices', 'list')).paired, [], 'no device is kept');
+  await page.goto(`${yard.url}/runs`);
+  await page.getByText('This browser is not paired.').waitFor();
+  assert.deepEqual(problems, []);
+}
+
+/** A page of another origin that shows Toolyard in a frame. */
+async function framed(yard, context) {
+  const port = await freePort();
+  const stranger = createServer((_, response) => {
+    response.setHeader('content-type', 'text/html');
+    response.end(`<title>stranger</title><iframe src="${yard.url}/"></iframe>`);
+  });
+  await new Promise((resolve) => stranger.listen(port, '127.0.0.1', resolve));
+  const page = await context.newPage();
+  const refusals = [];
+  page.on('console', (message) => refusals.push(message.text()));
+  await page.goto(`http://localhost:${port}/`);
+  await eventually(() => refusals.some((text) => /frame-ancestors|Framing/.test(text)), 'the refusal of the frame');
+  // The browser reports the refusal before it has put its own error page into the frame.
+  const inside = () => page.frames().find((frame) => frame !== page.mainFrame())?.url() ?? '';
+  await eventually(() => /^chrome-error:/.test(inside()), `a frame shows nothing of Toolyard, and not ${inside()}`);
+  await page.close();
+  stranger.close();
+}
+
 async function foreign(yard) {
   const { context } = await paired(yard);
   const cookie = (await context.cookies()).map((each) => `${each.name}=${each.value}`).join('; ');
@@ -84,6 +125,7 @@ async function foreign(yard) {
   assert.ok((await upgrade(yard, { Origin: 'http://evil.example', Cookie: cookie })).status >= 400, 'a foreign Origin gets no socket');
   assert.ok((await upgrade(yard, { Cookie: cookie })).status >= 400, 'no Origin gets no socket');
   assert.ok((await http(yard, { headers: { host: 'evil.example' } })).status >= 400, 'a foreign Host gets no page');
+  await framed(yard, context);
   const page = await http(yard, {});
   assert.match(page.headers['content-security-policy'], /frame-ancestors 'none'/);
   assert.match(page.headers['content-security-policy'], /require-trusted-types-for 'script'/);
@@ -144,6 +186,7 @@ async function viewer(yard) {
 
 export const flows = [
   { number: 1, name: 'pair; the code used twice is refused', drive: once },
+  { number: 2, name: 'an expired code is refused', drive: expired, waits: true },
   { number: 3, name: 'foreign Origin, Host and frame are refused', drive: foreign },
   { number: 4, name: 'gatewayUrl and token in the address are ignored', drive: parameters },
   { number: 5, name: 'a stolen cookie without the key is refused', drive: stolenCookie },

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the index's tests on an S3-compatible server: PyPI's moto in server mode, on a free loopback port.
+# Runs the tests of the index and of the bucket for large blobs on an S3-compatible server: PyPI's moto in server mode, on a free loopback port.
 # Exits with 77 where moto cannot be had (see ../external.sh).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -23,5 +23,7 @@ for _ in $(seq 200); do
 done
 curl -fsX PUT "http://127.0.0.1:$port/notes" >/dev/null
 export TOOLYARD_S3_ENDPOINT="http://127.0.0.1:$port" AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test
+AWS_ENDPOINT_URL="$TOOLYARD_S3_ENDPOINT" AWS_ALLOW_HTTP=true AWS_REGION=us-east-1 \
+  cargo test --workspace --exclude toolyard-lance --test it --locked -- --ignored object_store --nocapture
 cargo test -p toolyard-lance --locked -- --ignored object_store --nocapture
 cargo test --workspace --exclude toolyard-lance --test scenarios --locked -- --ignored object_store --nocapture

@@ -21,6 +21,7 @@ CACHE = Path(os.environ.get("TOOLYARD_ROOT_CACHE", Path.home() / ".cache/toolyar
 TARGET_SECONDS = 20
 CALL = """{program} --home /home/me/.toolyard --vault /home/me/notes call vault.createFile \
 --args '{{"path":"first.md","content":"# First\\n\\nA note about kettles.\\n"}}' --json"""
+INDEX = "{program} --home /home/me/.toolyard --vault /home/me/notes vault index --json"
 SEARCH = "{program} --home /home/me/.toolyard --vault /home/me/notes vault search kettles --json"
 
 
@@ -77,6 +78,7 @@ def first_call(root, program, user=None):
 
 def search(root, program, user=None):
     """The index program is there and answers."""
+    inside(root, INDEX.format(program=program), user)
     found = inside(root, SEARCH.format(program=program), user)
     if "first.md" not in found:
         raise Failed(f"the note is not found: {found}")
@@ -156,8 +158,11 @@ def oci(packages, root):
                 files.extractall(root, filter="tar")
     data = root / "data"
     data.mkdir(mode=0o700)
-    os.chown(data, 10001, 10001)
-    ran = subprocess.run(["chroot", "--userspec=10001:10001", str(root), "/usr/bin/toolyard", "--home", "/data/home",
+    (data / "notes").mkdir(mode=0o700)
+    for folder in (data, data / "notes"):
+        os.chown(folder, 10001, 10001)
+    chroot = shutil.which("chroot", path="/usr/sbin:/sbin:/usr/bin:/bin")
+    ran = subprocess.run([chroot, "--userspec=10001:10001", str(root), "/usr/bin/toolyard", "--home", "/data/home",
                           "--vault", "/data/notes", "call", "vault.createFile", "--args",
                           '{"path":"first.md","content":"kettles"}', "--json"],
                          capture_output=True, text=True, check=False, env={"HOME": "/data", "PATH": "/usr/bin"})

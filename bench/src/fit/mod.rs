@@ -11,7 +11,7 @@ use toolyard_recall::{
     evaluate::{read_questions, read_turns},
     index::{
         fitted,
-        signs::{SIGNS, Sign},
+        signals::{SIGNALS, Signal},
     },
 };
 
@@ -31,15 +31,15 @@ pub(crate) fn memory(setup: &Setup, weights: &[f64]) -> Result<()> {
         let (turns, questions) = (read_turns(&read("turns.jsonl")?)?, read_questions(&read("questions.jsonl")?)?);
         sets.push(Set::read(&name, weights.get(at).copied().unwrap_or(1.0), &turns, &questions));
     }
-    let used: Vec<Sign> = fitted::WEIGHTS.iter().map(|(sign, _)| *sign).collect();
+    let used: Vec<Signal> = fitted::WEIGHTS.iter().map(|(sign, _)| *sign).collect();
     let out = &mut std::io::stdout().lock();
     report(out, &sets, &used)
 }
 
 /// Prints the figures of each set, left out as a whole and by conversations, and the table fitted on all sets.
-fn report(out: &mut impl Write, sets: &[Set], used: &[Sign]) -> Result<()> {
+fn report(out: &mut impl Write, sets: &[Set], used: &[Signal]) -> Result<()> {
     let spread = spreads(sets);
-    let all = fit(sets, used, &spread, &[0.0; SIGNS], |_, _| true);
+    let all = fit(sets, used, &spread, &[0.0; SIGNALS], |_, _| true);
     for set in sets {
         if sets.len() > 1 {
             let others = fit(sets, used, &spread, &all, |other, _| other.name != set.name);
@@ -48,7 +48,7 @@ fn report(out: &mut impl Write, sets: &[Set], used: &[Sign]) -> Result<()> {
         let names = set.conversations();
         let groups = names.len().min(MOST_GROUPS);
         let group = |conv: &str| names.iter().position(|name| *name == conv).unwrap_or_default() % groups.max(1);
-        let fits: Vec<[f32; SIGNS]> = (0..groups)
+        let fits: Vec<[f32; SIGNALS]> = (0..groups)
             .map(|left| fit(sets, used, &spread, &all, |other, c| other.name != set.name || group(&c.conv) != left))
             .collect();
         let by_group = set.cases.iter().map(|case| (case, &fits[group(&case.conv)]));

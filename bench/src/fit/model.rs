@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use toolyard_recall::{
-    evaluate::{ADVERSARIAL, Asked, Turn, index_turns, last_times, turn_id},
+    evaluate::{ADVERSARIAL, LabelledQuestion, Turn, index_turns, last_times, turn_id},
     index::{
         Filter, Question,
-        signs::{SIGNS, Sign},
+        signals::{SIGNALS, Signal},
     },
 };
 
@@ -59,7 +59,7 @@ pub(super) struct Set {
 
 impl Set {
     /// Collects the candidates of every question with evidence.
-    pub(super) fn read(name: &str, weight: f64, turns: &[Turn], questions: &[Asked]) -> Self {
+    pub(super) fn read(name: &str, weight: f64, turns: &[Turn], questions: &[LabelledQuestion]) -> Self {
         let index = index_turns(turns);
         let known: HashSet<String> = turns.iter().map(|turn| turn_id(&turn.conv, &turn.id)).collect();
         let last = last_times(turns);
@@ -71,13 +71,13 @@ impl Set {
             }
             let filter = Filter { owners: vec![asked.conv.clone()], ..Filter::default() };
             let now_ms = last.get(asked.conv.as_str()).copied();
-            let candidates = index.signs(&Question { now_ms, filter, ..Question::new(&asked.question, 1) });
+            let candidates = index.signals(&Question { now_ms, filter, ..Question::new(&asked.question, 1) });
             let places = candidates.iter().enumerate().filter(|(_, (id, _))| evidence.contains(*id));
             Some(Case {
                 conv: asked.conv.clone(),
                 category: asked.category(),
                 evidence: places.map(|(place, _)| place).collect(),
-                rows: candidates.iter().flat_map(|(_, signs)| signs.0).collect(),
+                rows: candidates.iter().flat_map(|(_, signals)| signals.0).collect(),
                 wanted: evidence.len(),
             })
         });
@@ -91,11 +91,11 @@ impl Set {
 }
 
 /// The standard deviation of each signal over all candidates. The mean does not matter to a softmax.
-pub(super) fn spreads(sets: &[Set]) -> [f64; SIGNS] {
-    let (mut sum, mut squares, mut count) = ([0.0; SIGNS], [0.0; SIGNS], 0.0f64);
+pub(super) fn spreads(sets: &[Set]) -> [f64; SIGNALS] {
+    let (mut sum, mut squares, mut count) = ([0.0; SIGNALS], [0.0; SIGNALS], 0.0f64);
     for set in sets {
         for case in &set.cases {
-            let rows = case.rows.as_chunks::<SIGNS>().0;
+            let rows = case.rows.as_chunks::<SIGNALS>().0;
             let each = set.weight / (set.cases.len() * rows.len().max(1)) as f64;
             for row in rows {
                 for (at, value) in row.iter().enumerate() {
@@ -112,11 +112,11 @@ pub(super) fn spreads(sets: &[Set]) -> [f64; SIGNS] {
 /// Fits the weights of the used signals on the cases that `takes` accepts, starting from `begin`.
 pub(super) fn fit(
     sets: &[Set],
-    used: &[Sign],
-    spread: &[f64; SIGNS],
-    begin: &[f32; SIGNS],
+    used: &[Signal],
+    spread: &[f64; SIGNALS],
+    begin: &[f32; SIGNALS],
     takes: impl Fn(&Set, &Case) -> bool,
-) -> [f32; SIGNS] {
+) -> [f32; SIGNALS] {
     let fits = |set: &Set, case: &Case| !case.evidence.is_empty() && takes(set, case);
     let mut chosen: Vec<(f64, &Case)> = Vec::new();
     for set in sets {
@@ -124,16 +124,16 @@ pub(super) fn fit(
         let total: f64 = cases.iter().map(|case| case.weight()).sum();
         chosen.extend(cases.into_iter().map(|case| (set.weight * case.weight() / total, case)));
     }
-    let signs: Vec<usize> = used.iter().map(|sign| *sign as usize).collect();
-    let mut weights: Vec<f64> = signs.iter().map(|sign| f64::from(begin[*sign])).collect();
-    let mut now = slopes(&chosen, &signs, spread, &weights);
+    let signals: Vec<usize> = used.iter().map(|sign| *sign as usize).collect();
+    let mut weights: Vec<f64> = signals.iter().map(|sign| f64::from(begin[*sign])).collect();
+    let mut now = slopes(&chosen, &signals, spread, &weights);
     for _ in 0..STEPS {
         let Some(step) = solve(now.curve.clone(), now.slope.clone()) else { break };
         // A full step can overshoot far from the optimum: it is halved until the loss falls.
         let mut size = 1.0;
         let better = loop {
             let tried: Vec<f64> = weights.iter().zip(&step).map(|(weight, step)| weight + size * step).collect();
-            let there = slopes(&chosen, &signs, spread, &tried);
+            let there = slopes(&chosen, &signals, spread, &tried);
             if there.loss <= now.loss {
                 break Some((tried, there));
             }
@@ -149,8 +149,8 @@ pub(super) fn fit(
             break;
         }
     }
-    let mut all = [0.0; SIGNS];
-    signs.iter().zip(weights).for_each(|(sign, weight)| all[*sign] = weight as f32);
+    let mut all = [0.0; SIGNALS];
+    signals.iter().zip(weights).for_each(|(sign, weight)| all[*sign] = weight as f32);
     all
 }
 
@@ -161,10 +161,10 @@ struct Slopes {
     curve: Vec<Vec<f64>>,
 }
 
-fn slopes(chosen: &[(f64, &Case)], signs: &[usize], spread: &[f64; SIGNS], weights: &[f64]) -> Slopes {
-    let n = signs.len();
+fn slopes(chosen: &[(f64, &Case)], signals: &[usize], spread: &[f64; SIGNALS], weights: &[f64]) -> Slopes {
+    let n = signals.len();
     // The regularisation applies to the weights of standardised signals.
-    let keep: Vec<f64> = signs.iter().map(|sign| L2 * spread[*sign].powi(2)).collect();
+    let keep: Vec<f64> = signals.iter().map(|sign| L2 * spread[*sign].powi(2)).collect();
     let mut loss: f64 = keep.iter().zip(weights).map(|(keep, weight)| keep * weight * weight).sum();
     let mut slope: Vec<f64> = keep.iter().zip(weights).map(|(keep, weight)| -2.0 * keep * weight).collect();
     let mut curve = vec![vec![0.0f64; n]; n];
@@ -172,8 +172,9 @@ fn slopes(chosen: &[(f64, &Case)], signs: &[usize], spread: &[f64; SIGNS], weigh
     let mut expected = vec![0.0; n];
     let mut apart = vec![0.0; n];
     for (each, case) in chosen {
-        let rows = case.rows.as_chunks::<SIGNS>().0;
-        let score = |row: &[f32; SIGNS]| signs.iter().zip(weights).map(|(s, w)| f64::from(row[*s]) * w).sum::<f64>();
+        let rows = case.rows.as_chunks::<SIGNALS>().0;
+        let score =
+            |row: &[f32; SIGNALS]| signals.iter().zip(weights).map(|(s, w)| f64::from(row[*s]) * w).sum::<f64>();
         let mut shares: Vec<f64> = rows.iter().map(score).collect();
         let most = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         shares.iter_mut().for_each(|share| *share = (*share - most).exp());
@@ -181,15 +182,15 @@ fn slopes(chosen: &[(f64, &Case)], signs: &[usize], spread: &[f64; SIGNS], weigh
         shares.iter_mut().for_each(|share| *share /= total);
         expected.iter_mut().for_each(|sum| *sum = 0.0);
         for (row, share) in rows.iter().zip(&shares) {
-            signs.iter().zip(&mut expected).for_each(|(sign, sum)| *sum += share * f64::from(row[*sign]));
+            signals.iter().zip(&mut expected).for_each(|(sign, sum)| *sum += share * f64::from(row[*sign]));
         }
         let part = each / case.evidence.len() as f64;
         for place in &case.evidence {
-            (0..n).for_each(|at| slope[at] += part * (f64::from(rows[*place][signs[at]]) - expected[at]));
+            (0..n).for_each(|at| slope[at] += part * (f64::from(rows[*place][signals[at]]) - expected[at]));
             loss -= part * shares[*place].max(f64::MIN_POSITIVE).ln();
         }
         for (row, share) in rows.iter().zip(&shares).filter(|(_, share)| **share > MIN_SHARE) {
-            (0..n).for_each(|at| apart[at] = f64::from(row[signs[at]]) - expected[at]);
+            (0..n).for_each(|at| apart[at] = f64::from(row[signals[at]]) - expected[at]);
             for (at, (sums, left)) in curve.iter_mut().zip(&apart).enumerate() {
                 let left = each * share * left;
                 sums[..=at].iter_mut().zip(&apart).for_each(|(sum, right)| *sum += left * right);
@@ -229,11 +230,11 @@ fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Option<Vec<f64>> {
 pub(super) type Recalled = BTreeMap<String, (usize, [f64; 3])>;
 
 /// Measures cases, each with its own weights.
-pub(super) fn recalled<'a>(cases: impl Iterator<Item = (&'a Case, &'a [f32; SIGNS])>) -> Recalled {
+pub(super) fn recalled<'a>(cases: impl Iterator<Item = (&'a Case, &'a [f32; SIGNALS])>) -> Recalled {
     let mut sums: Recalled = BTreeMap::new();
     for (case, weights) in cases {
-        let score = |row: &[f32; SIGNS]| row.iter().zip(weights).map(|(x, w)| x * w).sum::<f32>();
-        let scores: Vec<f32> = case.rows.as_chunks::<SIGNS>().0.iter().map(score).collect();
+        let score = |row: &[f32; SIGNALS]| row.iter().zip(weights).map(|(x, w)| x * w).sum::<f32>();
+        let scores: Vec<f32> = case.rows.as_chunks::<SIGNALS>().0.iter().map(score).collect();
         let mut order: Vec<usize> = (0..scores.len()).collect();
         order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
         let found = [5, 10, 20].map(|depth| {

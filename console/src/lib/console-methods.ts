@@ -5,8 +5,11 @@ import type {
   ApprovalsShowAnswerEffects,
   ApprovalsShowAnswerQuestion,
   GrantsListAnswerGrant,
+  NotifyStatusAnswer,
+  NotifyTestAnswerTestResult,
   RunsDigestAnswer,
   RunsListAnswerRunSummary,
+  ToolsSavingsAnswerDaySavings,
 } from '../types/methods.ts';
 
 export type RunRow = RunsListAnswerRunSummary;
@@ -15,3 +18,7 @@ export type Question = ApprovalsShowAnswerQuestion;
 export type Effects = ApprovalsShowAnswerEffects;
 export type GrantScope = ApprovalsAnswerParamsGrantScope;
 export type Grant = GrantsListAnswerGrant;
+export type NotifyStatus = NotifyStatusAnswer;
+export type NotifyChannel = NotifyStatusAnswer['channels'][number];
+export type NotifyTested = NotifyTestAnswerTestResult;
+export type SavedDay = ToolsSavingsAnswerDaySavings;

@@ -20,6 +20,9 @@ export interface FeedItem {
 
 type Listener<T> = (value: T) => void;
 
+/** How long the row of a run may be missing before it is fetched: a quick call has ended by then, and its end brings it. */
+const ROW_MS = 500;
+
 class Hub {
   phase = $state<State['phase'] | 'starting'>('starting');
   asOf = $state(0);
@@ -32,6 +35,9 @@ class Hub {
   #feed = new Set<Listener<FeedItem>>();
   #events = new Set<Listener<ServerEvent>>();
   #build = '';
+  /** Runs of which the feed has told without their row, because the store did not have it yet. */
+  #rowless = new Set<string>();
+  #rowTimer: ReturnType<typeof setTimeout> | undefined;
 
   get live(): boolean {
     return this.phase === 'live';
@@ -131,8 +137,33 @@ class Hub {
   }
 
   #event(event: ServerEvent): void {
-    if (event.event === 'feed') for (const listener of this.#feed) listener(event.payload as FeedItem);
+    if (event.event === 'feed') this.#tell(event.payload as FeedItem);
     else for (const listener of this.#events) listener(event);
+  }
+
+  #tell(item: FeedItem): void {
+    if (item.kind === 'run' && item.runId) {
+      if (item.run) this.#rowless.delete(item.runId);
+      else {
+        this.#rowless.add(item.runId);
+        this.#rowTimer ??= setTimeout(() => void this.#rows(), ROW_MS);
+      }
+    }
+    for (const listener of this.#feed) listener(item);
+  }
+
+  /** Fetches the rows that the feed did not bring, and tells of them. */
+  async #rows(): Promise<void> {
+    this.#rowTimer = undefined;
+    if (this.#rowless.size === 0 || !this.live) return;
+    try {
+      const { runs } = await this.call('runs.list', { counts: true, limit: 100 });
+      const found = runs.filter((run) => this.#rowless.has(run.runId));
+      this.#rowless.clear();
+      for (const run of found.reverse()) this.#tell({ kind: 'run', event: 'run.progress', at: new Date().toISOString(), runId: run.runId, run });
+    } catch {
+      // The connection was lost: what is missed comes after the reconnect.
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 
 import { hub } from './hub.svelte.ts';
 import { Problem } from './problem.ts';
+import { valueAt } from './settings.ts';
 import type { Json } from '../types/methods.ts';
 
 export interface NotesStatus {
@@ -105,4 +106,60 @@ export async function traces(): Promise<TraceRow[]> {
     query: String(entry.query ?? entry.queryPreview ?? ''),
     raw: entry as Json,
   }));
+}
+
+/** A hit of a recall, with what its score is made of. */
+export interface ScoredHit {
+  uri: string;
+  score: number;
+  parts: { [part: string]: number };
+  text: string;
+}
+
+interface TraceEntry {
+  query: string;
+  threshold: number | null;
+  hits: ScoredHit[];
+}
+
+interface RawTrace {
+  trigger?: { query?: string };
+  searches?: { scoreThreshold?: number; results?: { uri: string; score: number; level?: number; abstractPreview?: string; parts?: { [part: string]: number } | null }[] }[];
+}
+
+/** Only whole memories are recalled; folders' descriptions are found beside them and left out. */
+const WHOLE = 2;
+
+/** The hits of a trace, the best first, with their parts in three: words, meaning, and what else counted. */
+export function hitsOf(raw: Json): TraceEntry {
+  const trace = (raw ?? {}) as RawTrace;
+  const found = new Map<string, ScoredHit>();
+  for (const each of (trace.searches ?? []).flatMap((search) => search.results ?? [])) {
+    if (each.level !== undefined && each.level !== WHOLE) continue;
+    const { words = 0, meaning = 0, ...rest } = each.parts ?? {};
+    const { window: _window, coverage: _coverage, ...bonus } = rest;
+    const other = Object.values(bonus).reduce((sum, value) => sum + Math.max(0, value), 0);
+    const known = found.get(each.uri);
+    if (!known || known.score < each.score) found.set(each.uri, { uri: each.uri, score: each.score, parts: { words, meaning: Math.max(0, meaning), other }, text: each.abstractPreview ?? '' });
+  }
+  return { query: trace.trigger?.query ?? '', threshold: trace.searches?.[0]?.scoreThreshold ?? null, hits: [...found.values()].sort((a, b) => b.score - a.score) };
+}
+
+/** What the last recall found, with the parts of each score. */
+export async function lastRecall(): Promise<TraceEntry> {
+  const answer = await tool<{ details: { entries: Json[] } }>('ov_recall_trace', { limit: 1 });
+  return hitsOf(answer.details.entries[0] ?? null);
+}
+
+/** Recalls as an agent does, but shows also what is below the threshold. */
+export async function recallMemories(query: string): Promise<ScoredHit[]> {
+  await tool('memory_recall', { query, scoreThreshold: 0 });
+  const { hits } = await lastRecall();
+  return hits;
+}
+
+/** The score that a memory needs to be recalled. */
+export async function recallThreshold(): Promise<number> {
+  const value = valueAt((await hub.call('config.get', {})).config, 'context.recallScoreThreshold');
+  return typeof value === 'number' ? value : 0;
 }

@@ -10,6 +10,8 @@ interface Kept {
   keys?: boolean;
   /** When Now was last looked at, for "While you were away". */
   seenAt?: number;
+  /** The hash of the push subscription that Toolyard was last told of; empty where this browser is not told. */
+  pushTold?: string;
 }
 
 function read(): Kept {
@@ -25,6 +27,7 @@ class Preferences {
   dense = $state(false);
   keys = $state(true);
   seenAt = $state(0);
+  pushTold = '';
 
   constructor() {
     const kept = read();
@@ -32,6 +35,7 @@ class Preferences {
     this.dense = kept.dense ?? false;
     this.keys = kept.keys ?? true;
     this.seenAt = kept.seenAt ?? 0;
+    this.pushTold = kept.pushTold ?? '';
     this.apply();
   }
 
@@ -42,7 +46,7 @@ class Preferences {
     else root.dataset.theme = this.theme;
     if (this.dense) root.dataset.density = 'dense';
     else delete root.dataset.density;
-    localStorage.setItem(KEY, JSON.stringify({ theme: this.theme, dense: this.dense, keys: this.keys, seenAt: this.seenAt }));
+    localStorage.setItem(KEY, JSON.stringify({ theme: this.theme, dense: this.dense, keys: this.keys, seenAt: this.seenAt, pushTold: this.pushTold }));
   }
 
   /** Changes between light and dark, starting from what is shown. */

@@ -38,3 +38,10 @@ export function asProblem(error: unknown): Problem {
   if (error instanceof Problem) return error;
   return new Problem({ code: 'INTERNAL_ERROR', message: error instanceof Error ? error.message : String(error), retryable: true });
 }
+
+/** A problem with a run. An address that names no run, or is no id at all, is the same to whoever followed a link. */
+export function runProblem(error: unknown): Problem {
+  const problem = asProblem(error);
+  const isUnknown = problem.code === 'NOT_FOUND' || (problem.code === 'INVALID_REQUEST' && problem.message.includes('/runId'));
+  return isUnknown ? new Problem({ code: 'NOT_FOUND', message: 'There is no run with this id.', suggestion: 'It may belong to another home, or its record was removed. The list of runs has what there is.' }) : problem;
+}

@@ -96,6 +96,14 @@ export interface RunRecord {
   finished: { at: number; status: string; error: { code: string; message: string } | null; message: string } | null;
   /** Calls whose fate is unknown, when the run waits for somebody to settle them. */
   doubt: { callIds: string[]; message: string } | null;
+  /** How the effects differ from the preview that was approved; null where they do not, or where nothing was bound. */
+  deviation: Deviation | null;
+}
+
+/** Lines like "create Notes/New.md": predicted and not done, and done without being predicted. */
+export interface Deviation {
+  missing: string[];
+  unexpected: string[];
 }
 
 export function decode(payload: string): unknown {
@@ -113,7 +121,7 @@ function mark(seq: number, name: string, small: string, at: number, change: Part
 /** Takes frames in order, page by page, and keeps what the page shows of them; the bytes themselves are let go. */
 export class Reader {
   record: RunRecord = {
-    started: null, rows: [], changes: [], approvals: [], calls: 0, failed: 0, records: 0, signatures: 0, finished: null, doubt: null,
+    started: null, rows: [], changes: [], approvals: [], calls: 0, failed: 0, records: 0, signatures: 0, finished: null, doubt: null, deviation: null,
   };
   #flat: Row[] = [];
   #open = new Map<string, Row>();
@@ -250,7 +258,11 @@ export class Reader {
     const at = typeof value.at === 'string' ? Date.parse(value.at) : this.#now;
     this.#now = Math.max(this.#now, at);
     const text = (key: string): string => (typeof value[key] === 'string' ? (value[key] as string) : '');
-    if (kind === KIND.note) this.#flat.push(mark(seq, 'Note', text('message'), at));
+    if (kind === KIND.note) {
+      const deviation = (value.payload as { deviation?: Deviation } | null | undefined)?.deviation;
+      if (deviation) this.record.deviation = deviation;
+      this.#flat.push(mark(seq, 'Note', text('message'), at, { failed: Boolean(deviation) }));
+    }
     else if (kind === KIND.cancel) this.#flat.push(mark(seq, 'Cancelled', [text('by'), text('reason')].filter(Boolean).join(': '), at));
     else if (kind === KIND.paused) {
       this.record.doubt = { callIds: (value.callIds as string[] | undefined) ?? [], message: text('message') };
@@ -297,6 +309,11 @@ function hex4(hash: string): string {
   return hash.replace(/^[a-z0-9]+:/, '').slice(0, 4);
 }
 
+/** The greatest value; a loop may have more rows than a function may have arguments. */
+function most(rows: Row[], value: (row: Row) => number): number {
+  return rows.reduce((found, row) => Math.max(found, value(row)), -Infinity);
+}
+
 /** Neighbouring calls of one loop become a group with its rows below it. */
 export function grouped(flat: Row[]): Row[] {
   const rows: Row[] = [];
@@ -313,8 +330,8 @@ export function grouped(flat: Row[]): Row[] {
     const done = children.filter((each) => !each.failed).length;
     const failed = children.some((each) => each.failed);
     rows.push({
-      ...row, kind: 'group', child: false, children, small: `${done} of ${children.length}`, first: row.first, last: Math.max(...children.map((each) => each.last)),
-      seqs: [], start: Math.min(...children.map((each) => each.start)), end: Math.max(...children.map((each) => each.end)), failed: false, bar: failed && done === 0 ? 'fail' : row.bar === 'fail' ? 'write' : row.bar,
+      ...row, kind: 'group', child: false, children, small: `${done} of ${children.length}`, first: row.first, last: most(children, (each) => each.last),
+      seqs: [], start: -most(children, (each) => -each.start), end: most(children, (each) => each.end), failed: false, bar: failed && done === 0 ? 'fail' : row.bar === 'fail' ? 'write' : row.bar,
       callId: '', error: '', ticks: [], tries: 0,
     });
     at = to - 1;

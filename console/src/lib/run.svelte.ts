@@ -1,21 +1,38 @@
 // One run on its page: its record as far as it was read, live events, and the verification in this browser.
 
 import { hub } from './hub.svelte.ts';
-import { asProblem, Problem } from './problem.ts';
+import { Problem, runProblem } from './problem.ts';
 import { Reader, type RawFrame, type RunRecord } from './record.ts';
-import { checkReceipt, parseKey, Walker, type RecordKey, type Sealed, type Verdict } from './seam.ts';
+import { checkReceipt, parseKey, trustedKeys, Walker, type RecordKey, type Sealed, type Verdict } from './seam.ts';
 
 const PAGE = 2000;
+/** Records that are read first: more than a screen shows. */
+const FIRST = 150;
+/** Records at the end of a long record that are read first: the end of a run, and its signature. */
+const TAIL = 16;
 /** The seam is drawn at most this often while it is walked. */
 const FRAMES = 60;
 
 export type Checking = 'unchecked' | 'checking' | 'done';
+
+/** Waits until the browser has drawn, or for a moment where it does not draw, as in a tab that is not seen. */
+function drawn(): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, 100);
+    requestAnimationFrame(() => setTimeout(() => {
+      clearTimeout(timer);
+      resolve();
+    }));
+  });
+}
 
 export class RunPage {
   record = $state.raw<RunRecord | null>(null);
   problem = $state.raw<Problem | null>(null);
   slow = $state(false);
   total = $state(0);
+  /** How the run ended, where its record is long and not yet read to its end. */
+  end = $state.raw<RunRecord['finished']>(null);
   checking = $state<Checking>('unchecked');
   verdict = $state.raw<Verdict | null>(null);
   /** Records up to which the walk has come. */
@@ -27,6 +44,8 @@ export class RunPage {
   #reader = new Reader();
   #reading = false;
   #again = false;
+  /** The keys that the pinned one leads to. */
+  #keys: RecordKey[] = [];
   #gone = false;
 
   constructor(id: string) {
@@ -48,17 +67,21 @@ export class RunPage {
     try {
       let from = this.#reader.record.records + 1;
       for (;;) {
-        const page = await hub.call('runs.record', { runId: this.id, from, limit: from === 1 ? 500 : PAGE });
+        const page = await hub.call('runs.record', { runId: this.id, from, limit: from === 1 ? FIRST : PAGE });
         if (this.#gone) return;
         this.total = page.total;
         this.#reader.take(page.frames);
         this.record = this.#reader.record;
         this.problem = null;
         if (!page.next || page.frames.length === 0) break;
+        if (from === 1) await this.#readEnd(page.next, page.total);
+        // What was read is drawn before more is asked for: a page of a long record keeps the main thread busy.
+        await drawn();
+        if (this.#gone) return;
         from = page.next;
       }
     } catch (error) {
-      this.problem = asProblem(error);
+      this.problem = runProblem(error);
     } finally {
       clearTimeout(timer);
       this.slow = false;
@@ -68,6 +91,14 @@ export class RunPage {
       this.#again = false;
       await this.read();
     }
+  }
+
+  /** A run that has ended is not shown as running while its record is being read. */
+  async #readEnd(next: number, total: number): Promise<void> {
+    const tail = await hub.call('runs.record', { runId: this.id, from: Math.max(next, total - TAIL + 1), limit: TAIL });
+    const reader = new Reader();
+    reader.take(tail.frames);
+    this.end = reader.record.finished;
   }
 
   /** Recomputes every hash and signature of the record here, and follows the receipt to the signed root of the ledger. */
@@ -83,9 +114,10 @@ export class RunPage {
     this.walked = 0;
     this.sealed = null;
     try {
-      await this.#walk(new Walker(this.id, [key]));
+      this.#keys = hub.has('keys.chain') ? await trustedKeys(key, (await hub.call('keys.chain', {})).changes) : [key];
+      await this.#walk(new Walker(this.id, this.#keys));
     } catch (error) {
-      this.problem = asProblem(error);
+      this.problem = runProblem(error);
       this.checking = 'unchecked';
     }
   }
@@ -136,7 +168,7 @@ export class RunPage {
     let sealed: Sealed | null = null;
     try {
       const receipt = await hub.call('runs.prove', { id: this.id });
-      sealed = await checkReceipt(receipt, [this.key]);
+      sealed = await checkReceipt(receipt, this.#keys);
     } catch {
       // No receipt yet: the ledger is written within half a second of a run's end. The verdict then says so.
       return;

@@ -2,10 +2,16 @@
 
 import type { Params } from './api.ts';
 import type { RunRow } from './console-methods.ts';
+import { dayKey, longDay } from './format.ts';
 import { hub, type FeedItem } from './hub.svelte.ts';
 import { asProblem, type Problem } from './problem.ts';
 
 const PAGE = 200;
+/** Whoever wants everything is given it in few answers. */
+const LARGE_PAGE = 2000;
+
+/** A line of the list: a run, or the day that the runs below it belong to. */
+export type Item = { day: string } | { run: RunRow };
 
 export interface Filters {
   status: string;
@@ -19,7 +25,14 @@ export interface Filters {
 }
 
 export class RunsList {
-  rows = $state.raw<RunRow[]>([]);
+  /**
+   * The lines, changed in place: a list of 100,000 runs is not copied for a page or an item of the feed. `version` says that
+   * it changed.
+   */
+  readonly items: Item[] = [];
+  version = $state(0);
+  /** How many of the lines are runs. */
+  runs = $state(0);
   /** New runs that wait behind "3 new". */
   fresh = $state.raw<RunRow[]>([]);
   loading = $state(false);
@@ -31,6 +44,8 @@ export class RunsList {
   #filters: Filters;
   #next: string | null = null;
   #turn = 0;
+  #known = new Set<string>();
+  #day = '';
 
   constructor(filters: Filters) {
     this.#filters = filters;
@@ -50,19 +65,54 @@ export class RunsList {
 
   /** Fetches every remaining page; for an export, and for the measurement of a long list. */
   async all(): Promise<void> {
-    while (this.more && !this.problem) await this.#fetch(false);
+    while (this.more && !this.problem) await this.#fetch(false, LARGE_PAGE);
   }
 
-  async #fetch(replace: boolean): Promise<void> {
+  /** The runs as they are listed. */
+  rows(): RunRow[] {
+    return this.items.flatMap((item) => ('run' in item ? [item.run] : []));
+  }
+
+  #append(runs: RunRow[]): void {
+    for (const run of runs) {
+      if (this.#known.has(run.runId)) continue;
+      this.#known.add(run.runId);
+      const at = Date.parse(run.startedAt);
+      const day = dayKey(at);
+      if (day !== this.#day) {
+        this.#day = day;
+        this.items.push({ day: longDay(at) });
+      }
+      this.items.push({ run });
+    }
+    this.#changed();
+  }
+
+  #clear(): void {
+    this.items.length = 0;
+    this.#known.clear();
+    // Today needs no heading.
+    this.#day = dayKey(Date.now());
+  }
+
+  #changed(): void {
+    this.runs = this.#known.size;
+    this.version += 1;
+  }
+
+  async #fetch(replace: boolean, limit = PAGE): Promise<void> {
     const turn = this.#turn;
     this.loading = true;
     const timer = setTimeout(() => (this.slow = turn === this.#turn && this.loading), 150);
     try {
       // A page may hold fewer rows than asked for, even none, where a filter found little among those looked at.
-      const answer = await hub.call('runs.list', { ...this.#params(), ...(replace || !this.#next ? {} : { before: this.#next }) });
+      const answer = await hub.call('runs.list', { ...this.#params(), limit, ...(replace || !this.#next ? {} : { before: this.#next }) });
       if (turn !== this.#turn) return;
-      this.rows = replace ? answer.runs : [...this.rows, ...answer.runs];
-      if (replace) this.fresh = [];
+      if (replace) {
+        this.#clear();
+        this.fresh = [];
+      }
+      this.#append(answer.runs);
       this.#next = answer.next ?? null;
       this.more = this.#next !== null;
       this.problem = null;
@@ -73,14 +123,13 @@ export class RunsList {
       clearTimeout(timer);
       if (turn === this.#turn) this.loading = this.slow = false;
     }
-    if (turn === this.#turn && this.more && !this.problem && this.rows.length < 50) await this.#fetch(false);
+    if (turn === this.#turn && this.more && !this.problem && this.runs < 50) await this.#fetch(false);
   }
 
   #params(): Params<'runs.list'> {
     const { status, kind, agent, tool, door, q, from, to } = this.#filters;
     return {
       counts: true,
-      limit: PAGE,
       ...(status ? { status: [status] as Params<'runs.list'>['status'] } : {}),
       ...(kind ? { kind: kind as 'plan' | 'call' } : {}),
       ...(agent ? { agent } : {}),
@@ -96,23 +145,32 @@ export class RunsList {
   take(item: FeedItem, hold: boolean): void {
     if (item.kind !== 'run' || !item.run) return;
     const run = item.run as RunRow;
-    const known = this.rows.findIndex((row) => row.runId === run.runId);
-    if (known >= 0) {
-      const rows = [...this.rows];
-      if (this.#filters.status && run.status !== this.#filters.status && !hold) rows.splice(known, 1);
-      else rows[known] = { ...rows[known], ...run };
-      this.rows = rows;
+    if (this.#known.has(run.runId)) {
+      const known = this.items.findIndex((item) => 'run' in item && item.run.runId === run.runId);
+      const before = this.items[known];
+      if (!before || !('run' in before)) return;
+      if (this.#filters.status && run.status !== this.#filters.status && !hold) {
+        this.items.splice(known, 1);
+        this.#known.delete(run.runId);
+      } else this.items[known] = { run: { ...before.run, ...run } };
+      this.#changed();
       return;
     }
     if (!this.#fits(run)) return;
     const waiting = this.fresh.some((row) => row.runId === run.runId);
     if (hold || waiting) this.fresh = [run, ...this.fresh.filter((row) => row.runId !== run.runId)];
-    else this.rows = [run, ...this.rows];
+    else this.#prepend([run]);
+  }
+
+  #prepend(runs: RunRow[]): void {
+    this.items.unshift(...runs.map((run) => ({ run })));
+    for (const run of runs) this.#known.add(run.runId);
+    this.#changed();
   }
 
   /** Shows the rows that waited. */
   reveal(): void {
-    this.rows = [...this.fresh, ...this.rows];
+    this.#prepend(this.fresh);
     this.fresh = [];
   }
 

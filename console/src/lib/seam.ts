@@ -138,7 +138,7 @@ export class Walker {
     const chain = await link(before, frame, payload);
     if (toHex(chain) !== frame.chain) return this.#stop(frame.seq, `Record ${frame.seq} was changed. Its bytes do not give the hash that the record continues with.`);
     if (frame.kind === CHECKPOINT && !(await this.#signature(payload, before, verdict.records))) {
-      return this.#stop(frame.seq, `The signature in record ${frame.seq} is not one of the key pinned in this browser.`);
+      return this.#stop(frame.seq, `The signature in record ${frame.seq} is not one of the key pinned in this browser, nor of a key that it leads to.`);
     }
     this.#chain = chain;
     verdict.records = frame.seq;
@@ -207,8 +207,56 @@ export async function checkReceipt(receipt: Receipt, keys: RecordKey[]): Promise
   return { index: receipt.index, size, at: leaf.at ?? 0, seq: leaf.seq ?? 0, head: leaf.head ?? '' };
 }
 
+/** A leaf in a tree whose head is signed. */
+export interface SignedInclusion {
+  proof: string[];
+  checkpoint: string;
+}
+
+/** A change of the signing key: the leaf names both keys. */
+export interface KeyChange {
+  leaf: string;
+  index: number;
+  /** In the last tree that the old key signed. */
+  announced: SignedInclusion;
+  /** In the first tree that the new key signed. */
+  accepted?: SignedInclusion | null;
+}
+
+async function isIncluded(change: KeyChange, inclusion: SignedInclusion, key: RecordKey): Promise<boolean> {
+  const [origin, sizeText, root64] = inclusion.checkpoint.split('\n');
+  const size = Number(sizeText);
+  if (origin !== 'toolyard/ledger' || !Number.isSafeInteger(size) || !root64) return false;
+  const root = fromBase64(root64);
+  if (!(await checkNote(inclusion.checkpoint, origin, size, root, key))) return false;
+  const found = await rootOf({ leaf: change.leaf, index: change.index, proof: inclusion.proof }, size);
+  return found !== null && same(found, root);
+}
+
+/**
+ * The keys that the pinned one leads to, itself first. A key that is trusted vouches for the next one by signing the tree that
+ * announces it, and for the one before by signing the tree that accepted the change. A change without such a signature leads
+ * nowhere, whatever the server says.
+ */
+export async function trustedKeys(pinned: RecordKey, changes: KeyChange[]): Promise<RecordKey[]> {
+  const trusted = [pinned];
+  const knows = (text: string): boolean => trusted.some((key) => key.text === text);
+  for (let before = 0; before !== trusted.length; ) {
+    before = trusted.length;
+    for (const change of changes) {
+      const leaf = parseJson(new TextEncoder().encode(change.leaf)) as { type?: string; old?: string; new?: string } | null;
+      const from = parseKey(leaf?.old ?? '');
+      const to = parseKey(leaf?.new ?? '');
+      if (leaf?.type !== 'key' || !from || !to) continue;
+      if (knows(from.text) && !knows(to.text) && (await isIncluded(change, change.announced, from))) trusted.push(to);
+      if (knows(to.text) && !knows(from.text) && change.accepted && (await isIncluded(change, change.accepted, to))) trusted.push(from);
+    }
+  }
+  return trusted;
+}
+
 /** The root that an inclusion proof leads to (RFC 9162, 2.1.3.2). */
-async function rootOf(receipt: Receipt, size: number): Promise<Uint8Array | null> {
+async function rootOf(receipt: Pick<Receipt, 'leaf' | 'index' | 'proof'>, size: number): Promise<Uint8Array | null> {
   if (receipt.index >= size) return null;
   let place = receipt.index;
   let last = size - 1;

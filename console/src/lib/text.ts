@@ -31,6 +31,11 @@ function codePoint(char: string): string {
   return 'U+' + (char.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0');
 }
 
+/** A reason without the name of the tool before it, where the tool stands beside it anyway. */
+export function withoutTool(reason: string, tool: string): string {
+  return reason.startsWith(`${tool}: `) ? reason.slice(tool.length + 2) : reason;
+}
+
 /** The last part of a path, and the folder before it. */
 export function splitPath(path: string): { folder: string; name: string } {
   const cut = path.lastIndexOf('/');

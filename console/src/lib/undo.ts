@@ -6,6 +6,9 @@ import type { PlansUndoAnswerActionPlan, PlansUndoAnswerStep, PlansDryRunAnswer 
 export type Step = PlansUndoAnswerStep;
 export type Plan = PlansUndoAnswerActionPlan;
 
+/** A file that is not as the run left it. The server names two etags, which tell a reader nothing. */
+const CHANGED = 'It is not as this run left it.';
+
 /** The path that an inverse call is about. */
 export function pathOf(step: Step): string {
   for (const key of ['path', 'toPath', 'fromPath', 'uri', 'name', 'id']) {
@@ -34,7 +37,7 @@ function unguarded(args: Step['args']): Step['args'] {
 /** The first step of a dry run that met a changed file, with what the server said; null when none did. */
 export function conflict(report: Pick<PlansDryRunAnswer, 'steps'>): { id: string; message: string } | null {
   for (const step of report.steps) {
-    if (step.status === 'error' && step.error) return { id: step.id, message: step.error.message };
+    if (step.status === 'error' && step.error) return { id: step.id, message: step.error.code === 'CONFLICT' ? CHANGED : step.error.message };
   }
   return null;
 }

@@ -10,7 +10,7 @@ export interface Window {
   height: number;
 }
 
-const SPARE = 4;
+const SPARE = 2;
 /** However tall the screen is, no more rows than this are drawn. */
 const MOST = 56;
 

@@ -6,12 +6,12 @@ export type Json = null | boolean | number | string | Json[] | { [key: string]: 
 /** A question by id. */
 export type ApprovalGetParams = { "id": string };
 
-/** A question with its fate, whatever its kind. */
+/** A question of any kind, with its outcome. */
 export type ApprovalGetAnswerSnapshot = { "id": string; "status": string; "presentation": ApprovalGetAnswerPresentation; "urlPath": string; "createdAtMs": number; "expiresAtMs": number; "reason"?: string | null; "resolvedAtMs"?: number | null; "source"?: ApprovalGetAnswerQuestionSource | null; "decision"?: ApprovalGetAnswerDecisionWord | null; "resolver"?: ApprovalGetAnswerResolver | null };
 
 export type ApprovalGetAnswerPresentation = { "kind": "exec"; "commandText": string; "agentId": string; "allowedDecisions": Array<ApprovalGetAnswerDecisionWord> } | { "kind": "plugin"; "title": string; "description": string; "severity": string; "pluginId": string | null; "toolName": string | null; "agentId": string; "allowedDecisions": Array<ApprovalGetAnswerDecisionWord> };
 
-/** Everything that can be answered. */
+/** The possible answers. */
 export type ApprovalGetAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
 
 export type ApprovalGetAnswerQuestionSource = { "agentId": string; "sessionKey"?: string | null };
@@ -27,12 +27,12 @@ export type ApprovalHistoryParamsKind = "exec" | "plugin" | "system-agent";
 /** Which part of the history is shown. */
 export type ApprovalHistoryParams = { "cursor"?: string | null; "limit"?: number | null; "kind"?: ApprovalHistoryParamsKind | null };
 
-/** A question with its fate, whatever its kind. */
+/** A question of any kind, with its outcome. */
 export type ApprovalHistoryAnswerSnapshot = { "id": string; "status": string; "presentation": ApprovalHistoryAnswerPresentation; "urlPath": string; "createdAtMs": number; "expiresAtMs": number; "reason"?: string | null; "resolvedAtMs"?: number | null; "source"?: ApprovalHistoryAnswerQuestionSource | null; "decision"?: ApprovalHistoryAnswerDecisionWord | null; "resolver"?: ApprovalHistoryAnswerResolver | null };
 
 export type ApprovalHistoryAnswerPresentation = { "kind": "exec"; "commandText": string; "agentId": string; "allowedDecisions": Array<ApprovalHistoryAnswerDecisionWord> } | { "kind": "plugin"; "title": string; "description": string; "severity": string; "pluginId": string | null; "toolName": string | null; "agentId": string; "allowedDecisions": Array<ApprovalHistoryAnswerDecisionWord> };
 
-/** Everything that can be answered. */
+/** The possible answers. */
 export type ApprovalHistoryAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
 
 export type ApprovalHistoryAnswerQuestionSource = { "agentId": string; "sessionKey"?: string | null };
@@ -56,12 +56,12 @@ export type ApprovalResolveParamsRunId = string;
 /** An answer to a question. */
 export type ApprovalResolveParams = { "id": string; "decision": string; "kind"?: ApprovalResolveParamsKind | null; "reviewer"?: ApprovalResolveParamsReviewer | null; "grantExpiresInDays"?: number | null; "grantExpiresInMs"?: number | null; "grantScope"?: ApprovalResolveParamsGrantScope | null; "shown"?: string | null };
 
-/** A question with its fate, whatever its kind. */
+/** A question of any kind, with its outcome. */
 export type ApprovalResolveAnswerSnapshot = { "id": string; "status": string; "presentation": ApprovalResolveAnswerPresentation; "urlPath": string; "createdAtMs": number; "expiresAtMs": number; "reason"?: string | null; "resolvedAtMs"?: number | null; "source"?: ApprovalResolveAnswerQuestionSource | null; "decision"?: ApprovalResolveAnswerDecisionWord | null; "resolver"?: ApprovalResolveAnswerResolver | null };
 
 export type ApprovalResolveAnswerPresentation = { "kind": "exec"; "commandText": string; "agentId": string; "allowedDecisions": Array<ApprovalResolveAnswerDecisionWord> } | { "kind": "plugin"; "title": string; "description": string; "severity": string; "pluginId": string | null; "toolName": string | null; "agentId": string; "allowedDecisions": Array<ApprovalResolveAnswerDecisionWord> };
 
-/** Everything that can be answered. */
+/** The possible answers. */
 export type ApprovalResolveAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
 
 export type ApprovalResolveAnswerQuestionSource = { "agentId": string; "sessionKey"?: string | null };
@@ -71,7 +71,7 @@ export type ApprovalResolveAnswerResolver = { "kind": string; "id": string };
 /** Answers a question of any kind. */
 export type ApprovalResolveAnswer = { "applied": boolean; "approval": ApprovalResolveAnswerSnapshot };
 
-/** What can be answered. */
+/** The possible answers. */
 export type ApprovalsAnswerParamsDecision = "allow-once" | "allow-always" | "deny";
 
 /** What a lasting permission covers, and for how long. */
@@ -265,6 +265,12 @@ export type ConfigGetParams = Record<string, never>;
 /** Shows the configuration; secrets are hidden. */
 export type ConfigGetAnswer = { "path": string; "exists": boolean; "raw": string; "hash": string; "parsed": Json; "config": Json; "valid": boolean; "issues": Array<Json>; "warnings": Array<Json> };
 
+/** A change. */
+export type ConfigPatchParams = { "baseHash": string; "patch": { [key: string]: Json } };
+
+/** Changes the configuration: a JSON merge patch over the file that has the given hash. */
+export type ConfigPatchAnswer = { "hash": string; "changed": Array<string>; "applied": Array<string>; "needsRestart": Array<string> };
+
 /** What a paired browser may do. */
 export type ConsoleCodeParamsRights = "owner" | "approver" | "viewer";
 
@@ -283,7 +289,7 @@ export type ConsoleSubscribeParams = { "after"?: ConsoleSubscribeParamsFeedPosit
 /** Sends what happens to runs, questions and devices, in order, from now or from where a connection was lost. */
 export type ConsoleSubscribeAnswer = { "bootId": string; "seq": number; "resumed": boolean };
 
-/** What is brought in, and where to. */
+/** The source and the target of an import. */
 export type ContextAddParams = { "source": string; "to"?: string | null; "parent"?: string | null; "reason"?: string | null; "watch"?: number | null };
 
 export type ContextAddAnswerImportMeta = ContextAddAnswerFolderMeta | { [key: string]: Json };
@@ -432,7 +438,7 @@ export type ContextCommandParams = { "text": string; "session"?: string | null }
 /** Runs a slash command of the context store. */
 export type ContextCommandAnswer = { "text": string; "details"?: Json };
 
-/** The session, where a person names one. */
+/** The session, if a person names one. */
 export type ContextCompactParams = { "session"?: string | null };
 
 export type ContextCompactAnswerCompaction = { "summary": string; "firstKeptEntryId": string; "tokensBefore": number; "tokensAfter": number; "details": ContextCompactAnswerCompactionDetails };
@@ -459,7 +465,7 @@ export type DevicePairApproveAnswer = { "requestId": string; "device": DevicePai
 /** Parameters of a method that takes none. */
 export type DevicePairListParams = Record<string, never>;
 
-/** A device that waits to be let in, as doors show it. */
+/** A device that waits for approval, as doors show it. */
 export type DevicePairListAnswerPendingDevice = { "deviceId": string; "publicKey": string; "clientId": string; "clientMode": string; "platform": string; "displayName"?: string | null; "role": string; "scopes": Array<string>; "approvedBy": string; "createdAtMs": number; "issuedAtMs": number; "tokens": Array<DevicePairListAnswerShownToken>; "console"?: DevicePairListAnswerPairedBrowser | null; "requestId": string; "remoteIp": string; "ts": number };
 
 /** A device's token, without its secret. */
@@ -510,7 +516,7 @@ export type DevicesApproveAnswer = { "deviceId": string; "role": string; "scopes
 /** Parameters of a method that takes none. */
 export type DevicesListParams = Record<string, never>;
 
-/** A device that waits to be let in, as doors show it. */
+/** A device that waits for approval, as doors show it. */
 export type DevicesListAnswerPendingDevice = { "deviceId": string; "publicKey": string; "clientId": string; "clientMode": string; "platform": string; "displayName"?: string | null; "role": string; "scopes": Array<string>; "approvedBy": string; "createdAtMs": number; "issuedAtMs": number; "tokens": Array<DevicesListAnswerShownToken>; "console"?: DevicesListAnswerPairedBrowser | null; "requestId": string; "remoteIp": string; "ts": number };
 
 /** A device's token, without its secret. */
@@ -554,7 +560,7 @@ export type DownloadsTicketAnswer = { "path": string; "name": string; "expiresAt
 /** A question by id. */
 export type ExecApprovalGetParams = { "id": string };
 
-/** Everything that can be answered. */
+/** The possible answers. */
 export type ExecApprovalGetAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
 
 /** Shows an open question about a command. */
@@ -566,13 +572,13 @@ export type ExecApprovalListParams = Record<string, never>;
 /** A question as lists and events show it. */
 export type ExecApprovalListAnswerRequested = { "approvalKind": string; "id": string; "request": ExecApprovalListAnswerShownQuestion; "createdAtMs": number; "expiresAtMs": number };
 
-/** The question itself, as it was put. */
+/** The question itself, as it was asked. */
 export type ExecApprovalListAnswerShownQuestion = ExecApprovalListAnswerPluginShown | ExecApprovalListAnswerExecShown;
 
 /** A plugin's question as events and lists show it. */
 export type ExecApprovalListAnswerPluginShown = { "pluginId": string | null; "title": string | null; "description": string | null; "scope": { [key: string]: Json } | null; "detail": string | null; "severity": string | null; "toolName": string | null; "toolCallId": string | null; "agentId": string | null; "sessionKey": string | null; "runId": string | null; "turnSourceChannel": string | null; "turnSourceTo": string | null; "turnSourceAccountId": string | null; "turnSourceThreadId": Json; "allowedDecisions"?: Array<ExecApprovalListAnswerDecisionWord> | null };
 
-/** Everything that can be answered. */
+/** The possible answers. */
 export type ExecApprovalListAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
 
 /** A command's question as events and lists show it. */
@@ -590,7 +596,7 @@ export type ExecApprovalRequestParamsUnavailable = "allow-always";
 /** A question whether a command may run. */
 export type ExecApprovalRequestParams = { "id"?: string | null; "command"?: string | null; "commandArgv"?: Array<string> | null; "systemRunPlan"?: { [key: string]: Json } | null; "env"?: { [key: string]: Json } | null; "cwd"?: string | null; "nodeId"?: string | null; "host"?: string | null; "security"?: string | null; "ask"?: string | null; "warningText"?: string | null; "scope"?: { [key: string]: Json } | null; "unavailableDecisions"?: Array<ExecApprovalRequestParamsUnavailable> | null; "commandSpans"?: Json; "agentId"?: string | null; "resolvedPath"?: string | null; "sessionKey"?: string | null; "sessionId"?: string | null; "runId"?: string | null; "toolCallId"?: string | null; "turnSourceChannel"?: string | null; "turnSourceTo"?: string | null; "turnSourceAccountId"?: string | null; "turnSourceThreadId"?: Json; "approvalReviewerDeviceIds"?: Array<string> | null; "requireDeliveryRoute"?: boolean | null; "deliverToApprovalClientsOnly"?: boolean; "timeoutMs"?: number | null; "twoPhase"?: boolean };
 
-/** Everything that can be answered. */
+/** The possible answers. */
 export type ExecApprovalRequestAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
 
 /** Asks whether a command may run, and waits for the answer. */
@@ -616,7 +622,7 @@ export type ExecApprovalResolveAnswer = { "ok": boolean };
 /** A question by id. */
 export type ExecApprovalWaitDecisionParams = { "id": string };
 
-/** Everything that can be answered. */
+/** The possible answers. */
 export type ExecApprovalWaitDecisionAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
 
 /** Waits for the answer to a command's question. */
@@ -642,7 +648,7 @@ export type GrantsRevokeParams = { "id": string };
 /** Takes a lasting permission back. */
 export type GrantsRevokeAnswer = { "id": string; "revoked": boolean };
 
-/** How health is looked at. */
+/** The parameters of a health request. */
 export type HealthParams = { "probe"?: boolean };
 
 export type HealthAnswerPluginsHealth = { "loaded": Array<string>; "errors": Array<HealthAnswerPluginReport>; "unavailable": Array<string> };
@@ -667,13 +673,28 @@ export type HealthAnswerCpuBreakdown = { "hostCpuCount": number };
 export type HealthAnswer = { "ok": boolean; "ts": number; "durationMs": number; "runtimeVersion": string; "plugins": HealthAnswerPluginsHealth; "defaultAgentId": string; "sessions": HealthAnswerSessionsHealth; "eventLoop": HealthAnswerEventLoop };
 
 /** A coding agent with hooks. */
-export type HooksEventParamsClient = "claude" | "codex" | "gemini";
+export type HooksEventParamsClient = "claude" | "codex" | "gemini" | "opencode";
 
 /** An event of a hook. */
 export type HooksEventParams = { "client": HooksEventParamsClient; "attended"?: boolean; "payload": Json };
 
 /** Decides about an event of a coding agent's hook: whether a call of its own tools may run, and what came of it. */
 export type HooksEventAnswer = { "exit": number; "stdout": string; "stderr": string };
+
+/** Parameters of a method that takes none. */
+export type KeysChainParams = Record<string, never>;
+
+/** A key, and the entries of the ledger that it signed. */
+export type KeysChainAnswerKeySpan = { "key": string; "from": number; "to"?: number | null };
+
+/** One change of the signing key. */
+export type KeysChainAnswerKeyChange = { "leaf": string; "index": number; "announced": KeysChainAnswerSignedInclusion; "accepted"?: KeysChainAnswerSignedInclusion | null };
+
+/** A leaf's place in a tree, and the tree's signed head. */
+export type KeysChainAnswerSignedInclusion = { "proof": Array<string>; "checkpoint": string };
+
+/** Shows the keys that signed the record, with the proof of each change, so that a pinned key leads to the others. */
+export type KeysChainAnswer = { "keys": Array<KeysChainAnswerKeySpan>; "changes": Array<KeysChainAnswerKeyChange> };
 
 /** Parameters of a method that takes none. */
 export type KeysListParams = Record<string, never>;
@@ -715,22 +736,22 @@ export type McpAddParamsLimitsConfig = { "processes"?: number; "memoryMb"?: numb
 export type McpAddParams = { "name"?: string; "command"?: string | null; "args"?: Array<string>; "url"?: string | null; "sandbox"?: McpAddParamsSandboxConfig | null };
 
 /** A server as people are shown it. */
-export type McpAddAnswerServerStatus = { "name": string; "status": McpAddAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpAddAnswerWithheld>; "leftOut": Array<McpAddAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpAddAnswerServerWalls | null };
+export type McpAddAnswerServerStatus = { "name": string; "status": McpAddAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpAddAnswerWithheldTool>; "leftOut": Array<McpAddAnswerOmittedTool>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpAddAnswerServerSandbox | null };
 
 /** How a server is. */
 export type McpAddAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool held back. */
-export type McpAddAnswerWithheld = { "tool": string; "why": McpAddAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+export type McpAddAnswerWithheldTool = { "tool": string; "why": McpAddAnswerWithheldReason; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
 
 /** Why a tool is held back. */
-export type McpAddAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+export type McpAddAnswerWithheldReason = "changed" | "new" | "approved-in-part";
 
 /** A tool left out. */
-export type McpAddAnswerLeftOut = { "tool": string; "reason": string };
+export type McpAddAnswerOmittedTool = { "tool": string; "reason": string };
 
 /** Whether a server that is a child process runs in the sandbox. */
-export type McpAddAnswerServerWalls = "on" | "off" | "unset";
+export type McpAddAnswerServerSandbox = "on" | "off" | "unset";
 
 /** A structured error: a code to branch on, a sentence to show, what to do next. */
 export type McpAddAnswerFailure = { "code": McpAddAnswerErrorCode; "message": string; "details"?: { [key: string]: Json } | null; "retryable"?: boolean | null; "suggestion"?: string | null };
@@ -775,22 +796,22 @@ export type McpRemoveAnswer = { "removed": string };
 export type McpServersParams = Record<string, never>;
 
 /** A server as people are shown it. */
-export type McpServersAnswerServerStatus = { "name": string; "status": McpServersAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpServersAnswerWithheld>; "leftOut": Array<McpServersAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpServersAnswerServerWalls | null };
+export type McpServersAnswerServerStatus = { "name": string; "status": McpServersAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpServersAnswerWithheldTool>; "leftOut": Array<McpServersAnswerOmittedTool>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpServersAnswerServerSandbox | null };
 
 /** How a server is. */
 export type McpServersAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool held back. */
-export type McpServersAnswerWithheld = { "tool": string; "why": McpServersAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+export type McpServersAnswerWithheldTool = { "tool": string; "why": McpServersAnswerWithheldReason; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
 
 /** Why a tool is held back. */
-export type McpServersAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+export type McpServersAnswerWithheldReason = "changed" | "new" | "approved-in-part";
 
 /** A tool left out. */
-export type McpServersAnswerLeftOut = { "tool": string; "reason": string };
+export type McpServersAnswerOmittedTool = { "tool": string; "reason": string };
 
 /** Whether a server that is a child process runs in the sandbox. */
-export type McpServersAnswerServerWalls = "on" | "off" | "unset";
+export type McpServersAnswerServerSandbox = "on" | "off" | "unset";
 
 /** Lists upstream MCP servers. */
 export type McpServersAnswer = { "servers": Array<McpServersAnswerServerStatus> };
@@ -802,19 +823,19 @@ export type McpStartParams = { "server": string };
 export type McpStartAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool held back. */
-export type McpStartAnswerWithheld = { "tool": string; "why": McpStartAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+export type McpStartAnswerWithheldTool = { "tool": string; "why": McpStartAnswerWithheldReason; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
 
 /** Why a tool is held back. */
-export type McpStartAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+export type McpStartAnswerWithheldReason = "changed" | "new" | "approved-in-part";
 
 /** A tool left out. */
-export type McpStartAnswerLeftOut = { "tool": string; "reason": string };
+export type McpStartAnswerOmittedTool = { "tool": string; "reason": string };
 
 /** Whether a server that is a child process runs in the sandbox. */
-export type McpStartAnswerServerWalls = "on" | "off" | "unset";
+export type McpStartAnswerServerSandbox = "on" | "off" | "unset";
 
 /** Starts an upstream MCP server. */
-export type McpStartAnswer = { "name": string; "status": McpStartAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpStartAnswerWithheld>; "leftOut": Array<McpStartAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpStartAnswerServerWalls | null };
+export type McpStartAnswer = { "name": string; "status": McpStartAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpStartAnswerWithheldTool>; "leftOut": Array<McpStartAnswerOmittedTool>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpStartAnswerServerSandbox | null };
 
 /** A server by name. */
 export type McpStopParams = { "server": string };
@@ -823,40 +844,40 @@ export type McpStopParams = { "server": string };
 export type McpStopAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool held back. */
-export type McpStopAnswerWithheld = { "tool": string; "why": McpStopAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+export type McpStopAnswerWithheldTool = { "tool": string; "why": McpStopAnswerWithheldReason; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
 
 /** Why a tool is held back. */
-export type McpStopAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+export type McpStopAnswerWithheldReason = "changed" | "new" | "approved-in-part";
 
 /** A tool left out. */
-export type McpStopAnswerLeftOut = { "tool": string; "reason": string };
+export type McpStopAnswerOmittedTool = { "tool": string; "reason": string };
 
 /** Whether a server that is a child process runs in the sandbox. */
-export type McpStopAnswerServerWalls = "on" | "off" | "unset";
+export type McpStopAnswerServerSandbox = "on" | "off" | "unset";
 
 /** Stops an upstream MCP server. */
-export type McpStopAnswer = { "name": string; "status": McpStopAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpStopAnswerWithheld>; "leftOut": Array<McpStopAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpStopAnswerServerWalls | null };
+export type McpStopAnswer = { "name": string; "status": McpStopAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpStopAnswerWithheldTool>; "leftOut": Array<McpStopAnswerOmittedTool>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpStopAnswerServerSandbox | null };
 
 /** A server by name. */
 export type McpTestParams = { "server": string };
 
 /** A server as people are shown it. */
-export type McpTestAnswerServerStatus = { "name": string; "status": McpTestAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpTestAnswerWithheld>; "leftOut": Array<McpTestAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpTestAnswerServerWalls | null };
+export type McpTestAnswerServerStatus = { "name": string; "status": McpTestAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpTestAnswerWithheldTool>; "leftOut": Array<McpTestAnswerOmittedTool>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpTestAnswerServerSandbox | null };
 
 /** How a server is. */
 export type McpTestAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool held back. */
-export type McpTestAnswerWithheld = { "tool": string; "why": McpTestAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+export type McpTestAnswerWithheldTool = { "tool": string; "why": McpTestAnswerWithheldReason; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
 
 /** Why a tool is held back. */
-export type McpTestAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+export type McpTestAnswerWithheldReason = "changed" | "new" | "approved-in-part";
 
 /** A tool left out. */
-export type McpTestAnswerLeftOut = { "tool": string; "reason": string };
+export type McpTestAnswerOmittedTool = { "tool": string; "reason": string };
 
 /** Whether a server that is a child process runs in the sandbox. */
-export type McpTestAnswerServerWalls = "on" | "off" | "unset";
+export type McpTestAnswerServerSandbox = "on" | "off" | "unset";
 
 /** A structured error: a code to branch on, a sentence to show, what to do next. */
 export type McpTestAnswerFailure = { "code": McpTestAnswerErrorCode; "message": string; "details"?: { [key: string]: Json } | null; "retryable"?: boolean | null; "suggestion"?: string | null };
@@ -889,6 +910,66 @@ export type NodeListAnswerShownNode = { "nodeId": string; "platform": string; "v
 export type NodeListAnswer = { "ts": number; "nodes": Array<NodeListAnswerShownNode> };
 
 /** Parameters of a method that takes none. */
+export type NotifyPushParams = Record<string, never>;
+
+/** Shows the key for Web Push and whether the calling browser has subscribed. */
+export type NotifyPushAnswer = { "enabled": boolean; "publicKey": string; "subscribed": boolean; "why"?: string | null };
+
+/** Parameters of a method that takes none. */
+export type NotifyStatusParams = Record<string, never>;
+
+/** How a channel is doing. */
+export type NotifyStatusAnswerChannelStatus = { "name": string; "kind": NotifyStatusAnswerChannelKindWord; "to": string; "minSeverity": NotifyStatusAnswerSeverity; "details": boolean; "sent": number; "failed": number; "waiting": number; "lastSentAt"?: string | null; "lastError"?: NotifyStatusAnswerLastError | null; "problem"?: string | null };
+
+/** The word for a kind of channel. */
+export type NotifyStatusAnswerChannelKindWord = "push" | "ntfy" | "webhook" | "slack" | "desktop";
+
+/** How much a notification matters. A channel is told what matters at least as much as its `minSeverity`. */
+export type NotifyStatusAnswerSeverity = "info" | "warn" | "ask";
+
+/** What went wrong with a message. */
+export type NotifyStatusAnswerLastError = { "at": string; "message": string };
+
+/** Quiet hours. */
+export type NotifyStatusAnswerQuietStatus = { "from": string; "to": string; "timeZone"?: string | null; "now": boolean; "urgent": boolean };
+
+/** Shows the channels of notifications and how they are doing. */
+export type NotifyStatusAnswer = { "channels": Array<NotifyStatusAnswerChannelStatus>; "quiet"?: NotifyStatusAnswerQuietStatus | null; "coalesceSeconds": number; "askedAfterSeconds": number; "subscriptions": number; "running": boolean; "dropped": number };
+
+/** The keys of a browser's subscription, in base64url. */
+export type NotifySubscribeParamsSubscriptionKeys = { "p256dh": string; "auth": string };
+
+/** A browser's subscription, as `PushSubscription.toJSON()` writes it. */
+export type NotifySubscribeParams = { "endpoint": string; "keys": NotifySubscribeParamsSubscriptionKeys };
+
+/** Subscribes the calling browser to Web Push. */
+export type NotifySubscribeAnswer = { "subscribed": boolean };
+
+/** Which channel is tried. */
+export type NotifyTestParams = { "channel"?: string | null };
+
+/** How the test of a channel went. */
+export type NotifyTestAnswerTestResult = { "channel": string; "kind": NotifyTestAnswerChannelKindWord; "ok": boolean; "tookMs": number; "error"?: NotifyTestAnswerFailure | null };
+
+/** The word for a kind of channel. */
+export type NotifyTestAnswerChannelKindWord = "push" | "ntfy" | "webhook" | "slack" | "desktop";
+
+/** A structured error: a code to branch on, a sentence to show, what to do next. */
+export type NotifyTestAnswerFailure = { "code": NotifyTestAnswerErrorCode; "message": string; "details"?: { [key: string]: Json } | null; "retryable"?: boolean | null; "suggestion"?: string | null };
+
+/** Every way a call, a run or a command can fail. */
+export type NotifyTestAnswerErrorCode = "VALIDATION_ERROR" | "POLICY_DENIED" | "NOT_FOUND" | "CONFLICT" | "PRECONDITION_FAILED" | "TIMEOUT" | "CANCELLED" | "INTERNAL_ERROR" | "CONFIRMATION_REQUIRED" | "APPROVAL_DENIED" | "LIMIT_EXCEEDED" | "UNAVAILABLE" | "IN_DOUBT" | "RECORD_CORRUPTED" | "REPLAY_MISMATCH" | "STORE_UNAVAILABLE" | "CONFIG_INVALID" | "USAGE_ERROR";
+
+/** Sends a test message by one channel or by all. */
+export type NotifyTestAnswer = { "results": Array<NotifyTestAnswerTestResult> };
+
+/** Parameters of a method that takes none. */
+export type NotifyUnsubscribeParams = Record<string, never>;
+
+/** Ends the calling browser's subscription to Web Push. */
+export type NotifyUnsubscribeAnswer = { "unsubscribed": boolean };
+
+/** Parameters of a method that takes none. */
 export type OpenvikingFeatureGatesParams = Record<string, never>;
 
 export type OpenvikingFeatureGatesAnswerCommandUsage = { "name": string; "usage": string };
@@ -906,10 +987,10 @@ export type PlansCancelAnswerRunId = string;
 /** Cancels the run of a plan. */
 export type PlansCancelAnswer = { "runId": PlansCancelAnswerRunId; "cancelled": boolean };
 
-/** How a person's approval comes with a request. */
+/** A person's approval in a request. */
 export type PlansCheckParamsConsentParams = { "approved"?: boolean; "ask"?: boolean; "planHash"?: string | null; "policyHash"?: string | null; "previewHash"?: string | null };
 
-/** A plan and how it is to be run. */
+/** A plan and the options of its run. */
 export type PlansCheckParams = { "plan": Json; "context"?: { [key: string]: Json }; "consent"?: PlansCheckParamsConsentParams; "detach"?: boolean; "plannerVersion"?: string | null };
 
 /** One error or warning. */
@@ -924,10 +1005,10 @@ export type PlansCheckAnswerRiskLevel = "read-only" | "writes" | "commands";
 /** Checks a plan without running it. */
 export type PlansCheckAnswer = { "ok": boolean; "planHash": string; "errors": Array<PlansCheckAnswerIssue>; "warnings": Array<PlansCheckAnswerIssue>; "summary": PlansCheckAnswerPlanSummary };
 
-/** How a person's approval comes with a request. */
+/** A person's approval in a request. */
 export type PlansDryRunParamsConsentParams = { "approved"?: boolean; "ask"?: boolean; "planHash"?: string | null; "policyHash"?: string | null; "previewHash"?: string | null };
 
-/** A plan and how it is to be run. */
+/** A plan and the options of its run. */
 export type PlansDryRunParams = { "plan": Json; "context"?: { [key: string]: Json }; "consent"?: PlansDryRunParamsConsentParams; "detach"?: boolean; "plannerVersion"?: string | null };
 
 /** How far a run is. */
@@ -978,10 +1059,10 @@ export type PlansForkParamsRunId = string;
 
 export type PlansForkParamsStepId = string;
 
-/** How a person's approval comes with a request. */
+/** A person's approval in a request. */
 export type PlansForkParamsConsentParams = { "approved"?: boolean; "ask"?: boolean; "planHash"?: string | null; "policyHash"?: string | null; "previewHash"?: string | null };
 
-/** What a run is forked from, and how. */
+/** The parameters of a fork. */
 export type PlansForkParams = { "runId": PlansForkParamsRunId; "from": PlansForkParamsStepId; "plan"?: Json; "context"?: { [key: string]: Json }; "consent"?: PlansForkParamsConsentParams };
 
 /** A run's outcome. */
@@ -1058,10 +1139,10 @@ export type PlansReplayAnswerErrorCode = "VALIDATION_ERROR" | "POLICY_DENIED" | 
 /** Resolves the arguments of a recorded run again and compares them with the record. */
 export type PlansReplayAnswer = { "runId": PlansReplayAnswerRunId; "ok": boolean; "callsChecked": number; "error"?: PlansReplayAnswerFailure | null };
 
-/** How a person's approval comes with a request. */
+/** A person's approval in a request. */
 export type PlansRunParamsConsentParams = { "approved"?: boolean; "ask"?: boolean; "planHash"?: string | null; "policyHash"?: string | null; "previewHash"?: string | null };
 
-/** A plan and how it is to be run. */
+/** A plan and the options of its run. */
 export type PlansRunParams = { "plan": Json; "context"?: { [key: string]: Json }; "consent"?: PlansRunParamsConsentParams; "detach"?: boolean; "plannerVersion"?: string | null };
 
 /** A run's outcome. */
@@ -1124,11 +1205,13 @@ export type PlansRunAnswer = PlansRunAnswerRunReport | PlansRunAnswerBegunRun;
 
 export type PlansUndoParamsRunId = string;
 
-/** How a person's approval comes with a request. */
+export type PlansUndoParamsStepId = string;
+
+/** A person's approval in a request. */
 export type PlansUndoParamsConsentParams = { "approved"?: boolean; "ask"?: boolean; "planHash"?: string | null; "policyHash"?: string | null; "previewHash"?: string | null };
 
-/** Which run is taken back, and how. */
-export type PlansUndoParams = { "runId": PlansUndoParamsRunId; "dryRun"?: boolean; "partial"?: boolean; "consent"?: PlansUndoParamsConsentParams };
+/** The parameters of an undo. */
+export type PlansUndoParams = { "runId": PlansUndoParamsRunId; "dryRun"?: boolean; "partial"?: boolean; "only"?: Array<PlansUndoParamsStepId> | null; "consent"?: PlansUndoParamsConsentParams };
 
 /** A run's outcome. */
 export type PlansUndoAnswerRunReport = { "runId": PlansUndoAnswerRunId; "status": PlansUndoAnswerRunStatus; "goal": string; "outputs": PlansUndoAnswerPlanOutputs; "steps": Array<PlansUndoAnswerStepReport>; "effects": PlansUndoAnswerEffects; "error"?: PlansUndoAnswerFailure | null; "startedAt": string; "endedAt"?: string | null; "deviation"?: PlansUndoAnswerDeviation | null };
@@ -1182,7 +1265,7 @@ export type PlansUndoAnswerRenamed = { "from": string; "to": string };
 /** Predicted and observed effects that do not match. */
 export type PlansUndoAnswerDeviation = { "missing": Array<string>; "unexpected": Array<string> };
 
-/** What taking a run back would do. */
+/** What an undo would do. */
 export type PlansUndoAnswerUndoPreview = { "plan": PlansUndoAnswerActionPlan; "notUndoable": Array<PlansUndoAnswerNotUndoable>; "preview": PlansUndoAnswerDryRunReport };
 
 /** A whole plan. */
@@ -1235,13 +1318,13 @@ export type PluginApprovalListParams = Record<string, never>;
 /** A question as lists and events show it. */
 export type PluginApprovalListAnswerRequested = { "approvalKind": string; "id": string; "request": PluginApprovalListAnswerShownQuestion; "createdAtMs": number; "expiresAtMs": number };
 
-/** The question itself, as it was put. */
+/** The question itself, as it was asked. */
 export type PluginApprovalListAnswerShownQuestion = PluginApprovalListAnswerPluginShown | PluginApprovalListAnswerExecShown;
 
 /** A plugin's question as events and lists show it. */
 export type PluginApprovalListAnswerPluginShown = { "pluginId": string | null; "title": string | null; "description": string | null; "scope": { [key: string]: Json } | null; "detail": string | null; "severity": string | null; "toolName": string | null; "toolCallId": string | null; "agentId": string | null; "sessionKey": string | null; "runId": string | null; "turnSourceChannel": string | null; "turnSourceTo": string | null; "turnSourceAccountId": string | null; "turnSourceThreadId": Json; "allowedDecisions"?: Array<PluginApprovalListAnswerDecisionWord> | null };
 
-/** Everything that can be answered. */
+/** The possible answers. */
 export type PluginApprovalListAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
 
 /** A command's question as events and lists show it. */
@@ -1253,16 +1336,16 @@ export type PluginApprovalListAnswerUnavailable = "allow-always";
 /** Lists the open questions of plugins, policy and hooks. */
 export type PluginApprovalListAnswer = Array<PluginApprovalListAnswerRequested>;
 
-/** How grave a question is. */
+/** The severity of a question. */
 export type PluginApprovalRequestParamsSeverity = "info" | "warning" | "critical";
 
-/** Everything that can be answered. */
+/** The possible answers. */
 export type PluginApprovalRequestParamsDecisionWord = "allow-once" | "allow-always" | "deny";
 
-/** A question that a plugin's client puts. */
+/** A question that a plugin's client asks. */
 export type PluginApprovalRequestParams = { "title": string; "description": string; "pluginId"?: string | null; "detail"?: string | null; "severity"?: PluginApprovalRequestParamsSeverity | null; "scope"?: { [key: string]: Json } | null; "toolName"?: string | null; "toolCallId"?: string | null; "allowedDecisions"?: Array<PluginApprovalRequestParamsDecisionWord> | null; "agentId"?: string | null; "sessionKey"?: string | null; "approvalReviewerDeviceIds"?: Array<string> | null; "turnSourceChannel"?: string | null; "turnSourceTo"?: string | null; "turnSourceAccountId"?: string | null; "turnSourceThreadId"?: Json; "timeoutMs"?: number | null; "twoPhase"?: boolean };
 
-/** Everything that can be answered. */
+/** The possible answers. */
 export type PluginApprovalRequestAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
 
 /** Asks a plugin's question and waits for the answer. */
@@ -1288,7 +1371,7 @@ export type PluginApprovalResolveAnswer = { "ok": boolean };
 /** A question by id. */
 export type PluginApprovalWaitDecisionParams = { "id": string };
 
-/** Everything that can be answered. */
+/** The possible answers. */
 export type PluginApprovalWaitDecisionAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
 
 /** Waits for the answer to a plugin's question. */
@@ -1301,7 +1384,7 @@ export type PluginsDisableParams = { "id": string };
 export type PluginsDisableAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool left out. */
-export type PluginsDisableAnswerLeftOut = { "tool": string; "reason": string };
+export type PluginsDisableAnswerOmittedTool = { "tool": string; "reason": string };
 
 /** The permissions that a plugin asks for. */
 export type PluginsDisableAnswerPermissions = { "network": boolean; "read": Array<string>; "write": Array<string>; "env": Array<string> };
@@ -1310,34 +1393,34 @@ export type PluginsDisableAnswerPermissions = { "network": boolean; "read": Arra
 export type PluginsDisableAnswerGrant = { "network": boolean; "read"?: Array<string>; "write"?: Array<string>; "env"?: Array<string> };
 
 /** A sandbox feature that this kernel lacks, and the consequence. */
-export type PluginsDisableAnswerNoWall = { "wall": string; "consequence": string };
+export type PluginsDisableAnswerMissingSandboxFeature = { "wall": string; "consequence": string };
 
 /** A server as people are shown it. */
-export type PluginsDisableAnswerServerStatus = { "name": string; "status": PluginsDisableAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<PluginsDisableAnswerWithheld>; "leftOut": Array<PluginsDisableAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: PluginsDisableAnswerServerWalls | null };
+export type PluginsDisableAnswerServerStatus = { "name": string; "status": PluginsDisableAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<PluginsDisableAnswerWithheldTool>; "leftOut": Array<PluginsDisableAnswerOmittedTool>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: PluginsDisableAnswerServerSandbox | null };
 
 /** A tool held back. */
-export type PluginsDisableAnswerWithheld = { "tool": string; "why": PluginsDisableAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+export type PluginsDisableAnswerWithheldTool = { "tool": string; "why": PluginsDisableAnswerWithheldReason; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
 
 /** Why a tool is held back. */
-export type PluginsDisableAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+export type PluginsDisableAnswerWithheldReason = "changed" | "new" | "approved-in-part";
 
 /** Whether a server that is a child process runs in the sandbox. */
-export type PluginsDisableAnswerServerWalls = "on" | "off" | "unset";
+export type PluginsDisableAnswerServerSandbox = "on" | "off" | "unset";
 
 /** Disables a plugin. */
-export type PluginsDisableAnswer = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsDisableAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsDisableAnswerLeftOut>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsDisableAnswerPermissions | null; "grant": PluginsDisableAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsDisableAnswerNoWall>; "processes": Array<PluginsDisableAnswerServerStatus> };
+export type PluginsDisableAnswer = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsDisableAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsDisableAnswerOmittedTool>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsDisableAnswerPermissions | null; "grant": PluginsDisableAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsDisableAnswerMissingSandboxFeature>; "processes": Array<PluginsDisableAnswerServerStatus> };
 
 /** Parameters of a method that takes none. */
 export type PluginsDoctorParams = Record<string, never>;
 
 /** A plugin as people are shown it. */
-export type PluginsDoctorAnswerPluginInfo = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsDoctorAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsDoctorAnswerLeftOut>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsDoctorAnswerPermissions | null; "grant": PluginsDoctorAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsDoctorAnswerNoWall>; "processes": Array<PluginsDoctorAnswerServerStatus> };
+export type PluginsDoctorAnswerPluginInfo = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsDoctorAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsDoctorAnswerOmittedTool>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsDoctorAnswerPermissions | null; "grant": PluginsDoctorAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsDoctorAnswerMissingSandboxFeature>; "processes": Array<PluginsDoctorAnswerServerStatus> };
 
 /** How a server is. */
 export type PluginsDoctorAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool left out. */
-export type PluginsDoctorAnswerLeftOut = { "tool": string; "reason": string };
+export type PluginsDoctorAnswerOmittedTool = { "tool": string; "reason": string };
 
 /** The permissions that a plugin asks for. */
 export type PluginsDoctorAnswerPermissions = { "network": boolean; "read": Array<string>; "write": Array<string>; "env": Array<string> };
@@ -1346,31 +1429,31 @@ export type PluginsDoctorAnswerPermissions = { "network": boolean; "read": Array
 export type PluginsDoctorAnswerGrant = { "network": boolean; "read"?: Array<string>; "write"?: Array<string>; "env"?: Array<string> };
 
 /** A sandbox feature that this kernel lacks, and the consequence. */
-export type PluginsDoctorAnswerNoWall = { "wall": string; "consequence": string };
+export type PluginsDoctorAnswerMissingSandboxFeature = { "wall": string; "consequence": string };
 
 /** A server as people are shown it. */
-export type PluginsDoctorAnswerServerStatus = { "name": string; "status": PluginsDoctorAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<PluginsDoctorAnswerWithheld>; "leftOut": Array<PluginsDoctorAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: PluginsDoctorAnswerServerWalls | null };
+export type PluginsDoctorAnswerServerStatus = { "name": string; "status": PluginsDoctorAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<PluginsDoctorAnswerWithheldTool>; "leftOut": Array<PluginsDoctorAnswerOmittedTool>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: PluginsDoctorAnswerServerSandbox | null };
 
 /** A tool held back. */
-export type PluginsDoctorAnswerWithheld = { "tool": string; "why": PluginsDoctorAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+export type PluginsDoctorAnswerWithheldTool = { "tool": string; "why": PluginsDoctorAnswerWithheldReason; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
 
 /** Why a tool is held back. */
-export type PluginsDoctorAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+export type PluginsDoctorAnswerWithheldReason = "changed" | "new" | "approved-in-part";
 
 /** Whether a server that is a child process runs in the sandbox. */
-export type PluginsDoctorAnswerServerWalls = "on" | "off" | "unset";
+export type PluginsDoctorAnswerServerSandbox = "on" | "off" | "unset";
 
 /** Checks every plugin, starting those that do not run. */
 export type PluginsDoctorAnswer = { "plugins": Array<PluginsDoctorAnswerPluginInfo> };
 
-/** What is used, and what it is granted. */
+/** The parameters for enabling a plugin. */
 export type PluginsEnableParams = { "id": string; "grant"?: Array<string> };
 
 /** How a server is. */
 export type PluginsEnableAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool left out. */
-export type PluginsEnableAnswerLeftOut = { "tool": string; "reason": string };
+export type PluginsEnableAnswerOmittedTool = { "tool": string; "reason": string };
 
 /** The permissions that a plugin asks for. */
 export type PluginsEnableAnswerPermissions = { "network": boolean; "read": Array<string>; "write": Array<string>; "env": Array<string> };
@@ -1379,22 +1462,22 @@ export type PluginsEnableAnswerPermissions = { "network": boolean; "read": Array
 export type PluginsEnableAnswerGrant = { "network": boolean; "read"?: Array<string>; "write"?: Array<string>; "env"?: Array<string> };
 
 /** A sandbox feature that this kernel lacks, and the consequence. */
-export type PluginsEnableAnswerNoWall = { "wall": string; "consequence": string };
+export type PluginsEnableAnswerMissingSandboxFeature = { "wall": string; "consequence": string };
 
 /** A server as people are shown it. */
-export type PluginsEnableAnswerServerStatus = { "name": string; "status": PluginsEnableAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<PluginsEnableAnswerWithheld>; "leftOut": Array<PluginsEnableAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: PluginsEnableAnswerServerWalls | null };
+export type PluginsEnableAnswerServerStatus = { "name": string; "status": PluginsEnableAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<PluginsEnableAnswerWithheldTool>; "leftOut": Array<PluginsEnableAnswerOmittedTool>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: PluginsEnableAnswerServerSandbox | null };
 
 /** A tool held back. */
-export type PluginsEnableAnswerWithheld = { "tool": string; "why": PluginsEnableAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+export type PluginsEnableAnswerWithheldTool = { "tool": string; "why": PluginsEnableAnswerWithheldReason; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
 
 /** Why a tool is held back. */
-export type PluginsEnableAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+export type PluginsEnableAnswerWithheldReason = "changed" | "new" | "approved-in-part";
 
 /** Whether a server that is a child process runs in the sandbox. */
-export type PluginsEnableAnswerServerWalls = "on" | "off" | "unset";
+export type PluginsEnableAnswerServerSandbox = "on" | "off" | "unset";
 
 /** Enables a plugin, optionally with more grants. */
-export type PluginsEnableAnswer = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsEnableAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsEnableAnswerLeftOut>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsEnableAnswerPermissions | null; "grant": PluginsEnableAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsEnableAnswerNoWall>; "processes": Array<PluginsEnableAnswerServerStatus> };
+export type PluginsEnableAnswer = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsEnableAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsEnableAnswerOmittedTool>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsEnableAnswerPermissions | null; "grant": PluginsEnableAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsEnableAnswerMissingSandboxFeature>; "processes": Array<PluginsEnableAnswerServerStatus> };
 
 /** A plugin by id. */
 export type PluginsInfoParams = { "id": string };
@@ -1403,7 +1486,7 @@ export type PluginsInfoParams = { "id": string };
 export type PluginsInfoAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool left out. */
-export type PluginsInfoAnswerLeftOut = { "tool": string; "reason": string };
+export type PluginsInfoAnswerOmittedTool = { "tool": string; "reason": string };
 
 /** The permissions that a plugin asks for. */
 export type PluginsInfoAnswerPermissions = { "network": boolean; "read": Array<string>; "write": Array<string>; "env": Array<string> };
@@ -1412,37 +1495,37 @@ export type PluginsInfoAnswerPermissions = { "network": boolean; "read": Array<s
 export type PluginsInfoAnswerGrant = { "network": boolean; "read"?: Array<string>; "write"?: Array<string>; "env"?: Array<string> };
 
 /** A sandbox feature that this kernel lacks, and the consequence. */
-export type PluginsInfoAnswerNoWall = { "wall": string; "consequence": string };
+export type PluginsInfoAnswerMissingSandboxFeature = { "wall": string; "consequence": string };
 
 /** A server as people are shown it. */
-export type PluginsInfoAnswerServerStatus = { "name": string; "status": PluginsInfoAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<PluginsInfoAnswerWithheld>; "leftOut": Array<PluginsInfoAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: PluginsInfoAnswerServerWalls | null };
+export type PluginsInfoAnswerServerStatus = { "name": string; "status": PluginsInfoAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<PluginsInfoAnswerWithheldTool>; "leftOut": Array<PluginsInfoAnswerOmittedTool>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: PluginsInfoAnswerServerSandbox | null };
 
 /** A tool held back. */
-export type PluginsInfoAnswerWithheld = { "tool": string; "why": PluginsInfoAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+export type PluginsInfoAnswerWithheldTool = { "tool": string; "why": PluginsInfoAnswerWithheldReason; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
 
 /** Why a tool is held back. */
-export type PluginsInfoAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+export type PluginsInfoAnswerWithheldReason = "changed" | "new" | "approved-in-part";
 
 /** Whether a server that is a child process runs in the sandbox. */
-export type PluginsInfoAnswerServerWalls = "on" | "off" | "unset";
+export type PluginsInfoAnswerServerSandbox = "on" | "off" | "unset";
 
 /** Shows one plugin. */
-export type PluginsInfoAnswer = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsInfoAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsInfoAnswerLeftOut>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsInfoAnswerPermissions | null; "grant": PluginsInfoAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsInfoAnswerNoWall>; "processes": Array<PluginsInfoAnswerServerStatus> };
+export type PluginsInfoAnswer = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsInfoAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsInfoAnswerOmittedTool>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsInfoAnswerPermissions | null; "grant": PluginsInfoAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsInfoAnswerMissingSandboxFeature>; "processes": Array<PluginsInfoAnswerServerStatus> };
 
-/** What is installed, and what it is granted. */
+/** The parameters of an installation. */
 export type PluginsInstallParams = { "source": string; "grant"?: Array<string> };
 
-/** What an installation led to. */
-export type PluginsInstallAnswerAdded = { "plugin": PluginsInstallAnswerPluginInfo; "notGranted": Array<string> };
+/** The result of an installation. */
+export type PluginsInstallAnswerInstallation = { "plugin": PluginsInstallAnswerPluginInfo; "notGranted": Array<string> };
 
 /** A plugin as people are shown it. */
-export type PluginsInstallAnswerPluginInfo = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsInstallAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsInstallAnswerLeftOut>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsInstallAnswerPermissions | null; "grant": PluginsInstallAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsInstallAnswerNoWall>; "processes": Array<PluginsInstallAnswerServerStatus> };
+export type PluginsInstallAnswerPluginInfo = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsInstallAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsInstallAnswerOmittedTool>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsInstallAnswerPermissions | null; "grant": PluginsInstallAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsInstallAnswerMissingSandboxFeature>; "processes": Array<PluginsInstallAnswerServerStatus> };
 
 /** How a server is. */
 export type PluginsInstallAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool left out. */
-export type PluginsInstallAnswerLeftOut = { "tool": string; "reason": string };
+export type PluginsInstallAnswerOmittedTool = { "tool": string; "reason": string };
 
 /** The permissions that a plugin asks for. */
 export type PluginsInstallAnswerPermissions = { "network": boolean; "read": Array<string>; "write": Array<string>; "env": Array<string> };
@@ -1451,37 +1534,37 @@ export type PluginsInstallAnswerPermissions = { "network": boolean; "read": Arra
 export type PluginsInstallAnswerGrant = { "network": boolean; "read"?: Array<string>; "write"?: Array<string>; "env"?: Array<string> };
 
 /** A sandbox feature that this kernel lacks, and the consequence. */
-export type PluginsInstallAnswerNoWall = { "wall": string; "consequence": string };
+export type PluginsInstallAnswerMissingSandboxFeature = { "wall": string; "consequence": string };
 
 /** A server as people are shown it. */
-export type PluginsInstallAnswerServerStatus = { "name": string; "status": PluginsInstallAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<PluginsInstallAnswerWithheld>; "leftOut": Array<PluginsInstallAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: PluginsInstallAnswerServerWalls | null };
+export type PluginsInstallAnswerServerStatus = { "name": string; "status": PluginsInstallAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<PluginsInstallAnswerWithheldTool>; "leftOut": Array<PluginsInstallAnswerOmittedTool>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: PluginsInstallAnswerServerSandbox | null };
 
 /** A tool held back. */
-export type PluginsInstallAnswerWithheld = { "tool": string; "why": PluginsInstallAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+export type PluginsInstallAnswerWithheldTool = { "tool": string; "why": PluginsInstallAnswerWithheldReason; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
 
 /** Why a tool is held back. */
-export type PluginsInstallAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+export type PluginsInstallAnswerWithheldReason = "changed" | "new" | "approved-in-part";
 
 /** Whether a server that is a child process runs in the sandbox. */
-export type PluginsInstallAnswerServerWalls = "on" | "off" | "unset";
+export type PluginsInstallAnswerServerSandbox = "on" | "off" | "unset";
 
-/** What installing a built-in set of tools leads to. */
+/** The result of installing a built-in set of tools. */
 export type PluginsInstallAnswerBuiltIn = { "builtIn": string; "enabled": boolean; "status": string; "tools": Array<string>; "next": Array<string> };
 
 /** Installs a plugin from a folder, an archive, npm or Git. */
-export type PluginsInstallAnswer = PluginsInstallAnswerAdded | PluginsInstallAnswerBuiltIn;
+export type PluginsInstallAnswer = PluginsInstallAnswerInstallation | PluginsInstallAnswerBuiltIn;
 
 /** Parameters of a method that takes none. */
 export type PluginsListParams = Record<string, never>;
 
 /** A plugin as people are shown it. */
-export type PluginsListAnswerPluginInfo = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsListAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsListAnswerLeftOut>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsListAnswerPermissions | null; "grant": PluginsListAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsListAnswerNoWall>; "processes": Array<PluginsListAnswerServerStatus> };
+export type PluginsListAnswerPluginInfo = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsListAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsListAnswerOmittedTool>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsListAnswerPermissions | null; "grant": PluginsListAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsListAnswerMissingSandboxFeature>; "processes": Array<PluginsListAnswerServerStatus> };
 
 /** How a server is. */
 export type PluginsListAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool left out. */
-export type PluginsListAnswerLeftOut = { "tool": string; "reason": string };
+export type PluginsListAnswerOmittedTool = { "tool": string; "reason": string };
 
 /** The permissions that a plugin asks for. */
 export type PluginsListAnswerPermissions = { "network": boolean; "read": Array<string>; "write": Array<string>; "env": Array<string> };
@@ -1490,24 +1573,24 @@ export type PluginsListAnswerPermissions = { "network": boolean; "read": Array<s
 export type PluginsListAnswerGrant = { "network": boolean; "read"?: Array<string>; "write"?: Array<string>; "env"?: Array<string> };
 
 /** A sandbox feature that this kernel lacks, and the consequence. */
-export type PluginsListAnswerNoWall = { "wall": string; "consequence": string };
+export type PluginsListAnswerMissingSandboxFeature = { "wall": string; "consequence": string };
 
 /** A server as people are shown it. */
-export type PluginsListAnswerServerStatus = { "name": string; "status": PluginsListAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<PluginsListAnswerWithheld>; "leftOut": Array<PluginsListAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: PluginsListAnswerServerWalls | null };
+export type PluginsListAnswerServerStatus = { "name": string; "status": PluginsListAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<PluginsListAnswerWithheldTool>; "leftOut": Array<PluginsListAnswerOmittedTool>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: PluginsListAnswerServerSandbox | null };
 
 /** A tool held back. */
-export type PluginsListAnswerWithheld = { "tool": string; "why": PluginsListAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+export type PluginsListAnswerWithheldTool = { "tool": string; "why": PluginsListAnswerWithheldReason; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
 
 /** Why a tool is held back. */
-export type PluginsListAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+export type PluginsListAnswerWithheldReason = "changed" | "new" | "approved-in-part";
 
 /** Whether a server that is a child process runs in the sandbox. */
-export type PluginsListAnswerServerWalls = "on" | "off" | "unset";
+export type PluginsListAnswerServerSandbox = "on" | "off" | "unset";
 
 /** Lists plugins. */
 export type PluginsListAnswer = { "plugins": Array<PluginsListAnswerPluginInfo> };
 
-/** What is removed. */
+/** The parameters for removing a plugin. */
 export type PluginsRemoveParams = { "id": string; "data"?: boolean };
 
 /** Removes a plugin, optionally with its data. */
@@ -1517,13 +1600,13 @@ export type PluginsRemoveAnswer = { "removed": string };
 export type PluginsUpdateParams = { "id": string };
 
 /** A plugin as people are shown it. */
-export type PluginsUpdateAnswerPluginInfo = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsUpdateAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsUpdateAnswerLeftOut>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsUpdateAnswerPermissions | null; "grant": PluginsUpdateAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsUpdateAnswerNoWall>; "processes": Array<PluginsUpdateAnswerServerStatus> };
+export type PluginsUpdateAnswerPluginInfo = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsUpdateAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsUpdateAnswerOmittedTool>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsUpdateAnswerPermissions | null; "grant": PluginsUpdateAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsUpdateAnswerMissingSandboxFeature>; "processes": Array<PluginsUpdateAnswerServerStatus> };
 
 /** How a server is. */
 export type PluginsUpdateAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool left out. */
-export type PluginsUpdateAnswerLeftOut = { "tool": string; "reason": string };
+export type PluginsUpdateAnswerOmittedTool = { "tool": string; "reason": string };
 
 /** The permissions that a plugin asks for. */
 export type PluginsUpdateAnswerPermissions = { "network": boolean; "read": Array<string>; "write": Array<string>; "env": Array<string> };
@@ -1532,24 +1615,24 @@ export type PluginsUpdateAnswerPermissions = { "network": boolean; "read": Array
 export type PluginsUpdateAnswerGrant = { "network": boolean; "read"?: Array<string>; "write"?: Array<string>; "env"?: Array<string> };
 
 /** A sandbox feature that this kernel lacks, and the consequence. */
-export type PluginsUpdateAnswerNoWall = { "wall": string; "consequence": string };
+export type PluginsUpdateAnswerMissingSandboxFeature = { "wall": string; "consequence": string };
 
 /** A server as people are shown it. */
-export type PluginsUpdateAnswerServerStatus = { "name": string; "status": PluginsUpdateAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<PluginsUpdateAnswerWithheld>; "leftOut": Array<PluginsUpdateAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: PluginsUpdateAnswerServerWalls | null };
+export type PluginsUpdateAnswerServerStatus = { "name": string; "status": PluginsUpdateAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<PluginsUpdateAnswerWithheldTool>; "leftOut": Array<PluginsUpdateAnswerOmittedTool>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: PluginsUpdateAnswerServerSandbox | null };
 
 /** A tool held back. */
-export type PluginsUpdateAnswerWithheld = { "tool": string; "why": PluginsUpdateAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+export type PluginsUpdateAnswerWithheldTool = { "tool": string; "why": PluginsUpdateAnswerWithheldReason; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
 
 /** Why a tool is held back. */
-export type PluginsUpdateAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+export type PluginsUpdateAnswerWithheldReason = "changed" | "new" | "approved-in-part";
 
 /** Whether a server that is a child process runs in the sandbox. */
-export type PluginsUpdateAnswerServerWalls = "on" | "off" | "unset";
+export type PluginsUpdateAnswerServerSandbox = "on" | "off" | "unset";
 
 /** Installs the newest version of a plugin from its source. */
 export type PluginsUpdateAnswer = { "plugin": PluginsUpdateAnswerPluginInfo; "notGranted": Array<string> };
 
-/** Which call, and whose. */
+/** The call and its caller. */
 export type PolicyExplainParams = { "tool"?: string; "args"?: { [key: string]: Json } | null; "agent"?: string | null; "door"?: string | null; "session"?: string | null };
 
 /** How much harm a tool can do. */
@@ -1561,7 +1644,7 @@ export type PolicyExplainAnswer = { "tool": string; "agent": string; "door": str
 /** Where something is looked for. */
 export type RecallWhyParamsCorpus = "notes" | "memory" | "tools";
 
-/** What is looked for, and what should have been found. */
+/** The query, and the expected result. */
 export type RecallWhyParams = { "corpus": RecallWhyParamsCorpus; "query": string; "expect": string };
 
 /** A step that a search goes through. */
@@ -1868,6 +1951,12 @@ export type RunsExportAnswerEventLevel = "info" | "warn" | "error";
 /** Shows a run with its calls, results and events, as in its four files. */
 export type RunsExportAnswer = { "run": RunsExportAnswerRunManifest; "calls": Array<RunsExportAnswerToolCall>; "results": Array<RunsExportAnswerToolResult>; "events": Array<RunsExportAnswerExecutionEvent>; "approvals"?: Array<RunsExportAnswerConfirmation> };
 
+/** How long runs are followed. */
+export type RunsFollowParams = { "waitMs"?: number | null };
+
+/** Sends the events of all runs for a while: each event of a run, and at most one of a step in a second. */
+export type RunsFollowAnswer = { "events": number; "lost": boolean };
+
 export type RunsGetParamsRunId = string;
 
 /** A run by id. */
@@ -2018,7 +2107,7 @@ export type RunsListAnswer = { "runs": Array<RunsListAnswerRunSummary>; "next"?:
 
 export type RunsProveParamsRunId = string;
 
-/** What a receipt is about. */
+/** The subject of a receipt. */
 export type RunsProveParams = { "id": RunsProveParamsRunId };
 
 export type RunsProveAnswerRunId = string;
@@ -2052,7 +2141,7 @@ export type RunsResumeParamsRunId = string;
 /** A person's decision about a call whose outcome is unknown. */
 export type RunsResumeParamsSettlement = "assume-done" | "rerun" | "abort";
 
-/** How a run is taken up. */
+/** The parameters for resuming a run. */
 export type RunsResumeParams = { "runId": RunsResumeParamsRunId; "settle"?: RunsResumeParamsSettlement | null; "approve"?: boolean };
 
 export type RunsResumeAnswerRunId = string;
@@ -2115,7 +2204,7 @@ export type RunsSubscribeParams = { "runId"?: RunsSubscribeParamsRunId | null; "
 /** Sends the events of a run, or of a session's runs, until the connection ends or unsubscribes. */
 export type RunsSubscribeAnswer = { "ok": boolean; "subscriptionId": string };
 
-/** Where the tree's files are written. */
+/** The target of the tree's files. */
 export type RunsTilesParams = { "out": string };
 
 /** The signed head of the ledger. */
@@ -2182,13 +2271,13 @@ export type RunsVerifyAnswerBadRecord = { "seq": number; "problem": string };
 export type RunsVerifyAnswerProvenSecret = { "callId": RunsVerifyAnswerCallId; "path": string };
 
 /** What verifying the whole store found. */
-export type RunsVerifyAnswerLedgerReport = { "ok": boolean; "entries": number; "size": number; "root": string; "runs": number; "pruned": number; "keys": number; "heads": number; "records": number; "blobs": number; "firstBad"?: RunsVerifyAnswerFirstBad | null; "missingRuns"?: Array<RunsVerifyAnswerRunId>; "bad": number; "badRuns"?: Array<RunsVerifyAnswerBadRun>; "unsigned": number; "unsignedRuns"?: Array<RunsVerifyAnswerUnsignedRun>; "sealedAtStart": number };
+export type RunsVerifyAnswerLedgerReport = { "ok": boolean; "entries": number; "size": number; "root": string; "runs": number; "pruned": number; "keys": number; "heads": number; "records": number; "blobs": number; "facts": number; "firstBad"?: RunsVerifyAnswerFirstBad | null; "missingRuns"?: Array<RunsVerifyAnswerRunId>; "bad": number; "badRuns"?: Array<RunsVerifyAnswerBadRun>; "unsigned": number; "unsignedRuns"?: Array<RunsVerifyAnswerUnsignedRun>; "sealedAtStart": number };
 
-/** The first thing that does not hold. */
+/** The first problem. */
 export type RunsVerifyAnswerFirstBad = { "place": RunsVerifyAnswerBadPlace; "runId"?: RunsVerifyAnswerRunId | null; "name"?: string | null; "seq": number; "problem": string };
 
-/** Where the first thing lies that does not hold. */
-export type RunsVerifyAnswerBadPlace = "ledger" | "run" | "head" | "blob" | "store";
+/** The place of the first problem. */
+export type RunsVerifyAnswerBadPlace = "ledger" | "run" | "head" | "blob" | "fact" | "store";
 
 /** A run that does not hold. */
 export type RunsVerifyAnswerBadRun = { "runId": RunsVerifyAnswerRunId; "seq": number; "problem": string };
@@ -2199,7 +2288,7 @@ export type RunsVerifyAnswerUnsignedRun = { "runId": RunsVerifyAnswerRunId; "fro
 /** Verifies one run, a receipt, or everything: records, chains, signatures, the ledger's tree and kept heads. */
 export type RunsVerifyAnswer = RunsVerifyAnswerReceiptReport | RunsVerifyAnswerVerifyReport | RunsVerifyAnswerLedgerReport;
 
-/** What a session is created with. */
+/** The parameters of a new session. */
 export type SessionsCreateParams = { "key"?: string | null; "idempotencyKey"?: string | null; "agentId"?: string | null; "label"?: string | null; "displayName"?: string | null; "category"?: string | null };
 
 /** A session. */
@@ -2211,7 +2300,7 @@ export type SessionsCreateAnswerResolved = { [key: string]: Json };
 /** Creates a session, or returns the existing one with the same key. */
 export type SessionsCreateAnswer = { "ok": boolean; "key": string; "sessionId": string; "entry": SessionsCreateAnswerSession; "runStarted": boolean; "resolved": SessionsCreateAnswerResolved };
 
-/** Which session is forgotten. */
+/** The session to delete. */
 export type SessionsDeleteParams = { "key": string; "agentId"?: string | null; "deleteTranscript"?: boolean; "expectedSessionId"?: string | null; "expectedLifecycleRevision"?: string | null };
 
 /** Deletes a session. The records of its runs are kept. */
@@ -2241,7 +2330,7 @@ export type SessionsListAnswerListedSession = { "key": string; "sessionId": stri
 /** Lists sessions, filtered and sorted. */
 export type SessionsListAnswer = { "ts": number; "path": string; "count": number; "totalCount": number; "limitApplied": number; "nextOffset": number | null; "hasMore": boolean; "owners": Array<string>; "defaults": SessionsListAnswerDefaults; "sessions": Array<SessionsListAnswerListedSession> };
 
-/** What is changed about a session. */
+/** The changes to a session. */
 export type SessionsPatchParams = { "key": string; "agentId"?: string | null; "expectedSessionId"?: string | null; "expectedLifecycleRevision"?: string | null; "label"?: string | null; "displayName"?: string | null; "category"?: string | null; "archived"?: boolean | null; "pinned"?: boolean | null };
 
 /** A session. */
@@ -2253,7 +2342,7 @@ export type SessionsPatchAnswerResolved = { [key: string]: Json };
 /** Changes a session's label, name, category or flags. */
 export type SessionsPatchAnswer = { "ok": boolean; "key": string; "entry": SessionsPatchAnswerSession; "resolved": SessionsPatchAnswerResolved };
 
-/** What the status is to include. */
+/** The parameters of a status request. */
 export type StatusParams = { "includeChannelSummary"?: boolean };
 
 export type StatusAnswerHeartbeats = { "defaultAgentId": string; "agents": Array<StatusAnswerHeartbeat> };
@@ -2284,7 +2373,7 @@ export type StatusAnswerToolsStatus = { "count": number; "registryVersion": stri
 /** Reports the state of this gateway: agents, sessions, runs, connections, tools. */
 export type StatusAnswer = { "runtimeVersion": string; "defaultAgentId": string; "mainHeartbeatEnabled": boolean; "eventLoopDegraded": boolean; "heartbeat": StatusAnswerHeartbeats; "tasks": StatusAnswerTasks; "sessions": StatusAnswerSessionsStatus; "eventLoop": StatusAnswerEventLoop; "processMemory": StatusAnswerProcessMemory; "connections": number; "tools": StatusAnswerToolsStatus; "uptimeMs": number; "pid": number; "sessionKey"?: string | null };
 
-/** Where a backup is written. */
+/** The parameters of a backup. */
 export type StoreBackupParams = { "out": string; "withoutKeys"?: boolean };
 
 /** Copies the store, the context store, the configuration and the keys into a folder, while Toolyard runs. */
@@ -2296,11 +2385,14 @@ export type StoreCheckParams = Record<string, never>;
 /** Looks at everything in the store: structure, frames, blobs, journals. */
 export type StoreCheckAnswer = { "ok": boolean; "version": number; "runs": number; "frames": number; "blobs": number; "journals": number; "problems": Array<string>; "problemCount": number };
 
-/** What is removed. Without either, what the configuration says. */
+/** Which runs are removed. Without either, the configuration decides. */
 export type StorePruneParams = { "olderThan"?: string | null; "maxMegabytes"?: number | null };
 
+/** What was removed. */
+export type StorePruneAnswerPrunedSnapshots = { "projects": number; "bytes": number };
+
 /** Removes runs that have ended and are older than said, or more than there is room for. */
-export type StorePruneAnswer = { "endedBefore"?: string | null; "runs": number; "blobs": number; "blobBytes": number; "usedBytes"?: number | null };
+export type StorePruneAnswer = { "endedBefore"?: string | null; "runs": number; "blobs": number; "blobBytes": number; "usedBytes"?: number | null; "snapshots": StorePruneAnswerPrunedSnapshots };
 
 /** Parameters of a method that takes none. */
 export type StoreStatsParams = Record<string, never>;
@@ -2374,7 +2466,7 @@ export type ToolsCancelParamsCallId = string;
 
 export type ToolsCancelParamsRunId = string;
 
-/** Which call is stopped. */
+/** The call to cancel. */
 export type ToolsCancelParams = { "callId"?: ToolsCancelParamsCallId | null; "runId"?: ToolsCancelParamsRunId | null; "requestId"?: string | null };
 
 /** Cancels a call, by its id, its run's id, or the id of the request that made it on this connection. */
@@ -2419,7 +2511,7 @@ export type ToolsDescribeAnswerToolSource = { "kind": ToolsDescribeAnswerSourceK
 /** The kind of source that a tool comes from. */
 export type ToolsDescribeAnswerSourceKind = "core" | "plugin" | "mcp" | "client";
 
-/** What the policy says of a tool. */
+/** The policy's decision about a tool. */
 export type ToolsDescribeAnswerPolicyView = { "decision": string; "reason": string | null };
 
 /** Describes one tool: its definition, its source, and the policy's decision. */
@@ -2444,7 +2536,7 @@ export type ToolsInvokeParamsReadOrigin = "direct-operator";
 /** A call of a tool. */
 export type ToolsInvokeParams = { "name": string; "args"?: { [key: string]: Json }; "sessionKey"?: string | null; "agentId"?: string | null; "confirm"?: boolean; "idempotencyKey"?: string | null; "conversationReadOrigin"?: ToolsInvokeParamsReadOrigin | null; "timeoutMs"?: number | null; "dryRun"?: boolean };
 
-/** What a tool gave, as `{content, details, meta}`. */
+/** A tool's output, as `{content, details, meta}`. */
 export type ToolsInvokeAnswerOutput = { "content": ToolsInvokeAnswerContent; "details": Json; "meta": ToolsInvokeAnswerMeta };
 
 /** Parts as the tool gave them, or one part of text. */
@@ -2452,14 +2544,14 @@ export type ToolsInvokeAnswerContent = Json | Array<ToolsInvokeAnswerTextPart>;
 
 export type ToolsInvokeAnswerTextPart = { "type": string; "text": string };
 
-/** Where the call is on record. */
+/** The run and the call in the record. */
 export type ToolsInvokeAnswerMeta = { "callId": ToolsInvokeAnswerCallId; "runId": ToolsInvokeAnswerRunId };
 
 export type ToolsInvokeAnswerCallId = string;
 
 export type ToolsInvokeAnswerRunId = string;
 
-/** Why a call did not do what was asked. */
+/** Why a call failed or was refused. */
 export type ToolsInvokeAnswerToolError = { "code": string; "message": string; "details"?: { [key: string]: Json } };
 
 /** Calls a tool. */
@@ -2492,11 +2584,47 @@ export type ToolsResultParams = { "id": string; "ok": boolean; "output"?: { [key
 /** Accepts a client's answer to a call of one of its tools. */
 export type ToolsResultAnswer = { "ok": boolean; "ignored"?: boolean | null };
 
-/** How much is said. */
+/** How many days are shown. */
+export type ToolsSavingsParams = { "days"?: number | null };
+
+/** The savings of one day, in UTC. */
+export type ToolsSavingsAnswerDaySavings = { "date": string; "doors": Array<ToolsSavingsAnswerDoorSavings>; "total": ToolsSavingsAnswerSavings };
+
+/** The savings of one door. */
+export type ToolsSavingsAnswerDoorSavings = { "door": string; "lists": number; "directBytes": number; "shownBytes": number; "savedBytes": number; "savedTokens": number };
+
+/** Savings in figures. */
+export type ToolsSavingsAnswerSavings = { "lists": number; "directBytes": number; "shownBytes": number; "savedBytes": number; "savedTokens": number };
+
+/** Shows what Tool Search saved, by day and door. */
+export type ToolsSavingsAnswer = { "days": Array<ToolsSavingsAnswerDaySavings>; "total": ToolsSavingsAnswerSavings };
+
+/** What is searched, and as whom. */
+export type ToolsSearchParams = { "query"?: string; "limit"?: number | null; "agent"?: string | null; "door"?: string | null };
+
+/** A tool that was found. */
+export type ToolsSearchAnswerToolHit = { "rank": number; "id": string; "name": string; "description": string; "score": number; "exact": boolean; "parts": Array<ToolsSearchAnswerHitPart>; "words": Array<ToolsSearchAnswerHitWord>; "decision": string; "reason"?: string | null; "rule"?: string | null };
+
+/** A part of a score. */
+export type ToolsSearchAnswerHitPart = { "name": string; "value": number };
+
+/** What one word gave in one field. */
+export type ToolsSearchAnswerHitWord = { "term": string; "field": string; "score": number; "from"?: string | null };
+
+/** What a model is shown, in figures. */
+export type ToolsSearchAnswerSurfaceFigures = { "mode": string; "tools": Array<string>; "bytes": number; "catalogSize": number; "directBytes": number; "notice"?: string | null };
+
+/** Searches tools as a model does, and explains each score and what the policy decides about the tool. */
+export type ToolsSearchAnswer = { "query": string; "hits": Array<ToolsSearchAnswerToolHit>; "surface": ToolsSearchAnswerSurfaceFigures };
+
+/** The parameters of a status request. */
 export type YardStatusParams = { "full"?: boolean };
 
+/** A node that works with other settings than this one. */
+export type YardStatusAnswerDifferingNode = { "node": string; "differs": Array<string> };
+
 /** Reports the version, home, vault and activity of this process. */
-export type YardStatusAnswer = { "version": string; "pid": number; "home": string; "vault": string; "uptimeMs": number; "tools": number; "registryVersion": string; "activeRuns": number; "publicKey": string; "sessionKey"?: string | null; "openQuestions"?: number | null };
+export type YardStatusAnswer = { "version": string; "pid": number; "home": string; "vault": string; "command": string; "uptimeMs": number; "tools": number; "registryVersion": string; "activeRuns": number; "publicKey": string; "sessionKey"?: string | null; "openQuestions"?: number | null; "differingNodes"?: Array<YardStatusAnswerDifferingNode> };
 
 /** Every method with its parameters and its answer. */
 export interface Methods {
@@ -2513,6 +2641,7 @@ export interface Methods {
   "bridge.permission.reply": { params: BridgePermissionReplyParams; answer: BridgePermissionReplyAnswer };
   "bridge.status": { params: BridgeStatusParams; answer: BridgeStatusAnswer };
   "config.get": { params: ConfigGetParams; answer: ConfigGetAnswer };
+  "config.patch": { params: ConfigPatchParams; answer: ConfigPatchAnswer };
   "console.code": { params: ConsoleCodeParams; answer: ConsoleCodeAnswer };
   "console.subscribe": { params: ConsoleSubscribeParams; answer: ConsoleSubscribeAnswer };
   "context.add": { params: ContextAddParams; answer: ContextAddAnswer };
@@ -2541,6 +2670,7 @@ export interface Methods {
   "grants.revoke": { params: GrantsRevokeParams; answer: GrantsRevokeAnswer };
   "health": { params: HealthParams; answer: HealthAnswer };
   "hooks.event": { params: HooksEventParams; answer: HooksEventAnswer };
+  "keys.chain": { params: KeysChainParams; answer: KeysChainAnswer };
   "keys.list": { params: KeysListParams; answer: KeysListAnswer };
   "keys.rotate": { params: KeysRotateParams; answer: KeysRotateAnswer };
   "logs.subscribe": { params: LogsSubscribeParams; answer: LogsSubscribeAnswer };
@@ -2557,6 +2687,11 @@ export interface Methods {
   "node.describe": { params: NodeDescribeParams; answer: NodeDescribeAnswer };
   "node.invoke.result": { params: NodeInvokeResultParams; answer: NodeInvokeResultAnswer };
   "node.list": { params: NodeListParams; answer: NodeListAnswer };
+  "notify.push": { params: NotifyPushParams; answer: NotifyPushAnswer };
+  "notify.status": { params: NotifyStatusParams; answer: NotifyStatusAnswer };
+  "notify.subscribe": { params: NotifySubscribeParams; answer: NotifySubscribeAnswer };
+  "notify.test": { params: NotifyTestParams; answer: NotifyTestAnswer };
+  "notify.unsubscribe": { params: NotifyUnsubscribeParams; answer: NotifyUnsubscribeAnswer };
   "openviking.feature.gates": { params: OpenvikingFeatureGatesParams; answer: OpenvikingFeatureGatesAnswer };
   "plans.cancel": { params: PlansCancelParams; answer: PlansCancelAnswer };
   "plans.check": { params: PlansCheckParams; answer: PlansCheckAnswer };
@@ -2585,6 +2720,7 @@ export interface Methods {
   "runs.digest": { params: RunsDigestParams; answer: RunsDigestAnswer };
   "runs.events": { params: RunsEventsParams; answer: RunsEventsAnswer };
   "runs.export": { params: RunsExportParams; answer: RunsExportAnswer };
+  "runs.follow": { params: RunsFollowParams; answer: RunsFollowAnswer };
   "runs.get": { params: RunsGetParams; answer: RunsGetAnswer };
   "runs.head": { params: RunsHeadParams; answer: RunsHeadAnswer };
   "runs.list": { params: RunsListParams; answer: RunsListAnswer };
@@ -2616,5 +2752,7 @@ export interface Methods {
   "tools.list": { params: ToolsListParams; answer: ToolsListAnswer };
   "tools.offer": { params: ToolsOfferParams; answer: ToolsOfferAnswer };
   "tools.result": { params: ToolsResultParams; answer: ToolsResultAnswer };
+  "tools.savings": { params: ToolsSavingsParams; answer: ToolsSavingsAnswer };
+  "tools.search": { params: ToolsSearchParams; answer: ToolsSearchAnswer };
   "yard.status": { params: YardStatusParams; answer: YardStatusAnswer };
 }

@@ -178,9 +178,9 @@ pub enum FromPlugin {
         /// The id of the message.
         request_id: String,
     },
-    /// Are you there?
+    /// A heartbeat, which the other side answers.
     Ping {
-        /// Given back as it is.
+        /// Returned unchanged.
         #[serde(default)]
         ts: Value,
     },
@@ -223,22 +223,22 @@ pub enum FromServer {
         call_id: String,
         /// Whether it worked.
         ok: bool,
-        /// What came out.
+        /// The result.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         result: Option<Value>,
         /// The error, if the call failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// Tools came or went.
+    /// The list of tools has changed.
     ToolsChanged {
-        /// All of them, as they are now.
+        /// The complete current list.
         #[serde(default)]
         tools: Vec<Value>,
     },
-    /// Are you there?
+    /// A heartbeat, which the other side answers.
     Ping {
-        /// Given back as it is.
+        /// Returned unchanged.
         #[serde(default)]
         ts: Value,
     },

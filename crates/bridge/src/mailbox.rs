@@ -22,13 +22,13 @@ impl Default for MailboxLimits {
 /// Messages that wait for Claude.
 #[derive(Debug, Default)]
 pub struct Mailbox {
-    waiting: VecDeque<Held>,
+    waiting: VecDeque<StoredMessage>,
     bytes: usize,
     limits: MailboxLimits,
 }
 
 #[derive(Debug)]
-struct Held {
+struct StoredMessage {
     message: InboundMessage,
     bytes: usize,
     is_sent: bool,
@@ -45,11 +45,11 @@ impl Mailbox {
         Self { waiting: VecDeque::new(), bytes: 0, limits }
     }
 
-    /// Puts a message at the end. Gives the ids of those that had to go for it, oldest first.
+    /// Adds a message at the end. Returns the ids of the messages that were dropped for it, oldest first.
     pub fn put(&mut self, message: InboundMessage) -> Vec<String> {
         let bytes = weight(&message);
         self.bytes += bytes;
-        self.waiting.push_back(Held { message, bytes, is_sent: false });
+        self.waiting.push_back(StoredMessage { message, bytes, is_sent: false });
         let mut dropped = Vec::new();
         while self.waiting.len() > self.limits.messages.max(1)
             || (self.bytes > self.limits.bytes && self.waiting.len() > 1)
@@ -61,7 +61,7 @@ impl Mailbox {
         dropped
     }
 
-    /// Messages that were not sent on this connection yet, in order; from now on they count as sent.
+    /// The messages that have not been sent on this connection, in order; they are marked as sent.
     pub fn take_unsent(&mut self) -> Vec<InboundMessage> {
         let unsent = self.waiting.iter_mut().filter(|held| !held.is_sent);
         unsent
@@ -72,14 +72,14 @@ impl Mailbox {
             .collect()
     }
 
-    /// The connection is gone: whatever was not confirmed is sent again on the next.
+    /// Marks unconfirmed messages as unsent, because the connection was lost: they are sent again on the next one.
     pub fn rewind(&mut self) {
         for held in &mut self.waiting {
             held.is_sent = false;
         }
     }
 
-    /// Claude has it. True when it was still here.
+    /// Removes a message that Claude has received. Returns whether it was still in the mailbox.
     pub fn confirm(&mut self, request_id: &str) -> bool {
         let Some(at) = self.waiting.iter().position(|held| held.message.request_id == request_id) else { return false };
         if let Some(held) = self.waiting.remove(at) {

@@ -12,7 +12,7 @@ pub fn is_request_id(text: &str) -> bool {
 
 /// The answer and the question it names, if the whole text is one.
 pub fn read(text: &str) -> Option<(Behavior, String)> {
-    // Nothing longer than this can be one, whatever surrounds it; long chat is not looked through.
+    // A longer text cannot be an answer and is not parsed.
     const MAX_TEXT: usize = 256;
     if text.len() > MAX_TEXT {
         return None;

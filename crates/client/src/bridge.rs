@@ -16,14 +16,14 @@ use toolyard_protocol::Failure;
 const MAX_UNSEEN: usize = 256;
 
 /// Connects to a bridge.
-pub struct Dialler {
+pub struct BridgeConnector {
     /// The URL, `ws://HOST:PORT/bridge` or `wss://…`.
     pub url: String,
     /// A PEM file with a certificate that is trusted in addition to the system's trust store.
     pub ca_file: Option<PathBuf>,
 }
 
-impl Dial for Dialler {
+impl Dial for BridgeConnector {
     fn dial(&self) -> BoxFuture<'_, Result<Connection, String>> {
         Box::pin(async move {
             let socket = self.open().await.map_err(|failure| failure.message)?;
@@ -35,10 +35,10 @@ impl Dial for Dialler {
     }
 }
 
-impl Dialler {
+impl BridgeConnector {
     async fn open(&self) -> Result<WebSocketStream<Box<dyn wire::Wire>>, Failure> {
         let uri = wire::read_uri(&self.url)?;
-        let stream = wire::Place::read(&self.url, &uri)?.connect(self.ca_file.as_deref()).await?;
+        let stream = wire::UrlTarget::read(&self.url, &uri)?.connect(self.ca_file.as_deref()).await?;
         // A message of the server with its tools may exceed the limit for a plugin's own frames.
         let limits = Limits::default().max_payload_len(Some(2 * MAX_FRAME_BYTES));
         let (socket, _) = ClientBuilder::from_uri(uri)

@@ -1,7 +1,7 @@
 //! A small client of the Gateway's RPC, for the command line and for tests.
 
 use crate::{
-    identity::{Claim, Identity, SignedDevice},
+    identity::{Identity, SignedClaim, SignedDevice},
     wire,
 };
 use futures_util::{SinkExt, StreamExt};
@@ -168,7 +168,7 @@ impl Client {
     /// Connects and authenticates.
     pub async fn connect(connect: &Connect) -> Result<Self, Failure> {
         let uri = wire::read_uri(&connect.url)?;
-        let place = wire::Place::read(&connect.url, &uri)?;
+        let place = wire::UrlTarget::read(&connect.url, &uri)?;
         let limits = Limits::default().max_payload_len(Some(MAX_BUFFERED_BYTES));
         let opening = async {
             let stream = place.connect(connect.ca_file.as_deref()).await?;
@@ -280,8 +280,15 @@ fn hello_params<'a>(connect: &'a Connect, nonce: &'a str) -> ConnectParams<'a> {
         Credential::Shared(token) => (AuthParams::Token(token), token),
         Credential::Device(token) => (AuthParams::DeviceToken(token), token),
     };
-    let claim =
-        Claim { client_id: "cli", client_mode: &connect.mode, role, scopes: &connect.scopes, token, nonce, platform };
+    let claim = SignedClaim {
+        client_id: "cli",
+        client_mode: &connect.mode,
+        role,
+        scopes: &connect.scopes,
+        token,
+        nonce,
+        platform,
+    };
     ConnectParams {
         min_protocol: if connect.mode == "probe" { 3 } else { 4 },
         max_protocol: 4,

@@ -22,7 +22,7 @@ impl std::fmt::Debug for Identity {
 }
 
 /// The signed fields besides the device itself.
-pub(super) struct Claim<'a> {
+pub(super) struct SignedClaim<'a> {
     pub(super) client_id: &'a str,
     pub(super) client_mode: &'a str,
     pub(super) role: &'a str,
@@ -46,7 +46,7 @@ impl Identity {
     }
 
     /// The `device` of a connect frame.
-    pub(super) fn sign<'a>(&'a self, claim: &Claim<'a>) -> SignedDevice<'a> {
+    pub(super) fn sign<'a>(&'a self, claim: &SignedClaim<'a>) -> SignedDevice<'a> {
         let public_key = BASE64URL.encode(self.key.verifying_key().as_bytes());
         let signed_at_ms = Timestamp::now().as_millisecond();
         let signed = Signed {

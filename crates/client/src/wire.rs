@@ -26,7 +26,7 @@ pub(crate) trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Wire for T {}
 
 /// The target of a URL.
-pub(crate) struct Place {
+pub(crate) struct UrlTarget {
     is_tls: bool,
     host: String,
     port: u16,
@@ -37,7 +37,7 @@ fn unusable(url: &str, why: &dyn std::fmt::Display) -> Failure {
         .suggest("Write it as ws://127.0.0.1:18789 or wss://HOST:PORT.")
 }
 
-impl Place {
+impl UrlTarget {
     pub(crate) fn read(url: &str, uri: &http::Uri) -> Result<Self, Failure> {
         let is_tls = match uri.scheme_str() {
             Some("ws") => false,

@@ -14,6 +14,7 @@ use crate::{
         account::{Account, lock},
         fs::cut,
         host_paths::HostRoots,
+        shared::SharedAccounts,
         uri::Identity,
     },
 };
@@ -22,6 +23,7 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock},
 };
+use toolyard_engine::Store;
 
 /// Maximum number of open accounts.
 const MAX_ACCOUNTS: usize = 256;
@@ -39,6 +41,8 @@ pub struct ContextStore {
     host_roots: OnceLock<HostRoots>,
     /// The folder in which the gateway stores received files.
     media: OnceLock<PathBuf>,
+    /// What other nodes share; `None` on a single machine.
+    shared: Option<SharedAccounts>,
     /// Held while the store is open, because two processes would overwrite each other's changes.
     _lock: std::fs::File,
 }
@@ -46,6 +50,24 @@ pub struct ContextStore {
 impl ContextStore {
     /// Opens the store in a folder and completes the unfinished work of a killed process.
     pub fn open(root: PathBuf, config: ContextConfig) -> Result<Arc<Self>> {
+        let store = Self::in_folder(root, config, None)?;
+        for found in crate::store::disk::list(&store.root)? {
+            // Every account has this folder. Opening each account completes its unfinished work and starts checking its
+            // watched sources.
+            if found.is_folder && store.root.join(&found.name).join("_system/pending").is_dir() {
+                store.open_account(&found.name)?;
+            }
+        }
+        Ok(store)
+    }
+
+    /// Opens the store of a cluster. The folder is this node's copy of what lies in the shared store, and is filled from
+    /// there: it must not be the folder of a single machine.
+    pub fn open_shared(root: PathBuf, config: ContextConfig, shared: Arc<dyn Store>) -> Result<Arc<Self>> {
+        Self::in_folder(root, config, Some(SharedAccounts::new(shared)))
+    }
+
+    fn in_folder(root: PathBuf, config: ContextConfig, shared: Option<SharedAccounts>) -> Result<Arc<Self>> {
         std::fs::create_dir_all(&root)?;
         let lock = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(root.join(".lock"))?;
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)
@@ -55,7 +77,7 @@ impl ContextStore {
         let model = config.llm.as_ref().and_then(|llm| {
             Model::new(llm).inspect_err(|why| tracing::warn!(%why, "no language model; rules extract summaries")).ok()
         });
-        let store = Arc::new(Self {
+        Ok(Arc::new(Self {
             importer: crate::store::watches::Importer::new(&config),
             host_roots: OnceLock::new(),
             media: OnceLock::new(),
@@ -66,16 +88,9 @@ impl ContextStore {
             traces,
             queries,
             writer: Writer { model },
+            shared,
             _lock: lock,
-        });
-        for found in crate::store::disk::list(&store.root)? {
-            // Every account has this folder. Opening each account completes its unfinished work and starts checking its
-            // watched sources.
-            if found.is_folder && store.root.join(&found.name).join("_system/pending").is_dir() {
-                store.open_account(&found.name)?;
-            }
-        }
-        Ok(store)
+        }))
     }
 
     /// Sets folders from which agents may not import, even inside a folder that the configuration grants. Only the
@@ -119,6 +134,10 @@ impl ContextStore {
             return Err(ApiError::new(Code::ResourceExhausted, format!("there are {MAX_ACCOUNTS} accounts already")));
         }
         let account = Arc::new(Account::open(&self.root, name)?);
+        if self.shared.is_some() {
+            accounts.insert(name.to_owned(), account.clone());
+            return Ok(account);
+        }
         // Pending memories are written before any request can forget one, so that a forgotten memory never comes back.
         for pending in archive::unfinished(&account)? {
             self.tasks.begin_as(
@@ -132,6 +151,20 @@ impl ContextStore {
         }
         accounts.insert(name.to_owned(), account.clone());
         Ok(account)
+    }
+
+    /// Runs a request on an account. In a cluster it begins with what other nodes have changed, and has ended when its own
+    /// changes are durable for all; on a single machine it simply runs.
+    pub fn request<T, E: From<ApiError>>(&self, account: &str, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        match &self.shared {
+            Some(shared) => shared.request(&self.open_account(account)?, work),
+            None => work(),
+        }
+    }
+
+    /// Runs a request on the account on whose behalf tools act; see [`ContextStore::request`].
+    pub fn own_request<T, E: From<ApiError>>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        self.request(&self.config.account_id, work)
     }
 
     /// The caller's account; creates the caller's folders if necessary.
@@ -170,7 +203,8 @@ impl ContextStore {
         let this = self.clone();
         let finish = move || this.tasks.end(&pending.task, archive::finish(&account, &pending, &this.writer));
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) if !wait => drop(runtime.spawn_blocking(finish)),
+            // What runs after a request's end would not be shared with other nodes.
+            Ok(runtime) if !wait && self.shared.is_none() => drop(runtime.spawn_blocking(finish)),
             _ => finish(),
         }
         Ok(commit)

@@ -2,17 +2,20 @@
 //!
 //! The question and the answer are durable before anything happens because of them: nothing runs without a recorded
 //! answer, and an answer survives a restart. A question is answered once: an answer replaces the open question in the
-//! store by compare-and-set, and whoever comes second is told who was first. A door decides who is shown a question;
-//! this module checks, by scope, who may answer.
+//! store by compare-and-set, and a second answer receives the first one's author. A door decides who is shown a
+//! question; this module checks, by scope, who may answer.
 
 mod answer;
+mod elsewhere;
 mod grants;
 mod question;
+mod refusals;
 mod words;
 
 use answer::Settled;
 pub(crate) use answer::allowed_by;
 pub use answer::{Allowance, Answer};
+use elsewhere::Elsewhere;
 pub use grants::{Grant, GrantScope};
 pub(crate) use question::Prediction;
 pub use question::{Approval, ApprovalDecision, ApprovalRequest, PreviewState, Shown, Verdict};
@@ -25,6 +28,7 @@ use crate::{
 };
 use grants::Giver;
 use jiff::{SignedDuration, Timestamp};
+use refusals::{already_resolved, not_found, shown_differs};
 use std::{
     collections::HashMap,
     sync::{
@@ -70,7 +74,7 @@ struct Settler {
 pub enum ApprovalEvent {
     /// A question was asked.
     Requested(Arc<Approval>),
-    /// It has its answer.
+    /// The question has been answered.
     Resolved(Arc<Approval>),
 }
 
@@ -118,7 +122,10 @@ impl Drop for Withdrawn<'_> {
     fn drop(&mut self) {
         let mut pending = self.approvals.lock();
         if !self.is_kept {
-            pending.remove(self.id);
+            let was_open = pending.remove(self.id).is_some();
+            if let Some(elsewhere) = self.approvals.elsewhere.as_ref().filter(|_| was_open) {
+                elsewhere.withdraw(self.id);
+            }
         } else if let Some(kept) = pending.get_mut(self.id) {
             kept.waiters.retain(|waiter| !waiter.is_closed());
         }
@@ -137,6 +144,8 @@ pub struct Approvals {
     keeps: AtomicBool,
     /// The process stops: questions that are kept stay open.
     stopping: AtomicBool,
+    /// What is known of the questions of other nodes, where several nodes use the store.
+    elsewhere: Option<Elsewhere>,
 }
 
 /// Somebody who can answer is connected for as long as this lives.
@@ -145,6 +154,7 @@ pub struct ApproverPresence(Arc<Approvals>);
 impl Drop for ApproverPresence {
     fn drop(&mut self) {
         self.0.approvers.fetch_sub(1, Ordering::AcqRel);
+        self.0.reach_changed();
     }
 }
 
@@ -154,6 +164,7 @@ pub struct PersonPresence(ApproverPresence);
 impl Drop for PersonPresence {
     fn drop(&mut self) {
         self.0.0.people.fetch_sub(1, Ordering::AcqRel);
+        self.0.0.reach_changed();
     }
 }
 
@@ -162,6 +173,7 @@ impl Approvals {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Arc<Self> {
         let (events, _) = broadcast::channel(256);
         Arc::new(Self {
+            elsewhere: store.is_shared().then(Elsewhere::default),
             store,
             clock,
             pending: Mutex::default(),
@@ -176,6 +188,7 @@ impl Approvals {
     /// Registers that an approver is connected.
     pub fn approver_connected(self: &Arc<Self>) -> ApproverPresence {
         self.approvers.fetch_add(1, Ordering::AcqRel);
+        self.reach_changed();
         ApproverPresence(self.clone())
     }
 
@@ -186,9 +199,15 @@ impl Approvals {
         PersonPresence(self.approver_connected())
     }
 
-    /// Whether such a person can be reached.
+    /// Whether such a person can be reached, by this node or another one.
     pub fn is_person_reachable(&self) -> bool {
-        self.people.load(Ordering::Acquire) > 0
+        self.people.load(Ordering::Acquire) > 0 || self.elsewhere.as_ref().is_some_and(Elsewhere::has_people)
+    }
+
+    fn reach_changed(&self) {
+        if let Some(elsewhere) = &self.elsewhere {
+            elsewhere.reach_changed();
+        }
     }
 
     /// Keeps questions open for days whose callers can come back. For a process that people can reach later, because it
@@ -239,8 +258,10 @@ impl Approvals {
             }
         }
         let approval = Arc::new(Approval::open(request));
-        let nobody = route == Route::AnyApprover && self.approvers.load(Ordering::Acquire) == 0;
-        if nobody || route == Route::None {
+        let nobody = route == Route::AnyApprover
+            && self.approvers.load(Ordering::Acquire) == 0
+            && !self.elsewhere.as_ref().is_some_and(Elsewhere::has_approvers);
+        if (nobody && !self.is_reached_elsewhere()?) || route == Route::None {
             let done = self.closed(&approval, ApprovalDecision::Deny, &Settler::default(), "no-route");
             self.save(&done).await?;
             self.announce(ApprovalEvent::Resolved(Arc::new(done)));
@@ -251,6 +272,9 @@ impl Approvals {
         self.supersede(&approval.request).await?;
         // Durable before anybody can answer it: otherwise the question could overwrite its own answer.
         self.save(&approval).await?;
+        if self.elsewhere.is_some() {
+            elsewhere::list_open(&*self.store, &approval.request.id)?;
+        }
         self.join(approval.clone(), waiter);
         self.announce(ApprovalEvent::Requested(approval));
         Ok(Opened::Waiting(waiting))
@@ -274,6 +298,8 @@ impl Approvals {
         let id = approval.request.id.clone();
         let mut pending = self.lock();
         pending.entry(id).or_insert_with(|| Pending { approval, waiters: Vec::new() }).waiters.push(waiter);
+        drop(pending);
+        self.reach_changed();
     }
 
     /// Closes the open questions that a new one replaces: what they show is not what would happen any more.
@@ -322,15 +348,16 @@ impl Approvals {
         loop {
             match self.stored(id)? {
                 Some(approval) if approval.decision.is_none() => {
-                    if !self.lock().contains_key(id) {
-                        // Settled between the two looks, or left behind by another process: nothing will settle
-                        // it here.
+                    let waits_elsewhere = self.elsewhere.is_some() && elsewhere::is_listed(&*self.store, id)?;
+                    if !self.lock().contains_key(id) && !waits_elsewhere {
+                        // The question was settled between the two checks, or belongs to another process: nothing will
+                        // settle it here.
                         return self.stored(id);
                     }
                 }
                 other => return Ok(other),
             }
-            // A watcher that fell behind simply looks again.
+            // A watcher that missed events reads the state again.
             match events.recv().await {
                 Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
                 Err(broadcast::error::RecvError::Closed) => return self.stored(id),
@@ -354,7 +381,10 @@ impl Approvals {
         let note = note.map(|note| note.chars().take(MAX_NOTE).collect());
         let settler =
             Settler { by: Some(approver.into_name()), client, door: Some(by.door), note, ..Settler::default() };
-        let is_ours = question.request.is_kept || self.lock().contains_key(id);
+        // A caller waits for it here, or at another node, or can come back for it.
+        let is_ours = question.request.is_kept
+            || self.lock().contains_key(id)
+            || (self.elsewhere.is_some() && elsewhere::is_listed(&*self.store, id)?);
         if question.decision.is_none() && is_ours && self.finish(id, decision.clone(), settler, reason).await?.is_some()
         {
             return Ok(());
@@ -398,17 +428,22 @@ impl Approvals {
     /// Questions that wait, oldest first.
     pub fn pending(&self) -> Vec<Arc<Approval>> {
         let now = self.clock.now();
-        let mut all: Vec<_> =
-            self.lock().values().map(|p| p.approval.clone()).filter(|approval| approval.is_open(now)).collect();
+        let mut all: Vec<_> = self.lock().values().map(|p| p.approval.clone()).collect();
+        let others = self.elsewhere.as_ref().map(Elsewhere::asked).unwrap_or_default();
+        let is_known = |other: &Arc<Approval>| all.iter().any(|known| known.request.id == other.request.id);
+        let others: Vec<_> = others.into_iter().filter(|other| !is_known(other)).collect();
+        all.extend(others);
+        all.retain(|approval| approval.is_open(now));
         all.sort_by(|a, b| {
             a.request.created_at.cmp(&b.request.created_at).then_with(|| a.request.id.cmp(&b.request.id))
         });
         all
     }
 
-    /// Whether a caller waits for the answer to a question in this process.
+    /// Whether a caller waits for the answer to a question in this process, or may wait at another node that is alive.
     pub fn is_awaited(&self, id: &str) -> bool {
-        self.lock().get(id).is_some_and(|pending| pending.waiters.iter().any(|waiter| !waiter.is_closed()))
+        let here = self.lock().get(id).map(|pending| pending.waiters.iter().any(|waiter| !waiter.is_closed()));
+        here.unwrap_or_else(|| self.is_awaited_elsewhere(id))
     }
 
     /// One question, waiting or answered within the last 30 days.
@@ -425,8 +460,8 @@ impl Approvals {
         Ok(all)
     }
 
-    /// Takes up the questions of an earlier process. Those that somebody can come back for are listed again; the others
-    /// are closed once their time is up, because nobody waits for their answers.
+    /// Restores the questions of an earlier process. Those whose callers can come back are listed again; the others are
+    /// closed when they expire, because nobody waits for their answers.
     pub async fn restore(&self) -> Result<(), Failure> {
         let now = self.clock.now();
         for (id, bytes) in self.store.list(SPACE)? {
@@ -456,7 +491,7 @@ impl Approvals {
         Ok(())
     }
 
-    /// Tells that the process stops: from here on, a stopped caller leaves a kept question open.
+    /// Marks the process as stopping: from here on, a cancelled caller leaves a kept question open.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
     }
@@ -498,6 +533,11 @@ impl Approvals {
             None => Ok(()),
         };
         let done = Arc::new(done);
+        if self.elsewhere.is_some()
+            && let Err(error) = elsewhere::unlist(&*self.store, id)
+        {
+            tracing::warn!(%error, id, "an answered question stays on the list of open ones until the next look");
+        }
         let waiters = self.lock().remove(id).map(|pending| pending.waiters).unwrap_or_default();
         let settled = Settled { approval: done.clone(), denial: settler.denial };
         for waiter in waiters {
@@ -524,7 +564,7 @@ impl Approvals {
         }
     }
 
-    /// Tells whoever listens. Nobody has to: an error says that nobody does.
+    /// Notifies subscribers; an error means that there are none.
     fn announce(&self, event: ApprovalEvent) {
         drop(self.events.send(event));
     }
@@ -538,7 +578,8 @@ impl Approvals {
         self.store.durable(position).await
     }
 
-    /// When a question that is written now is forgotten: history begins when a question can have ended.
+    /// When a question that is written now expires from the store: the history period begins when the question can have
+    /// ended.
     fn forgotten_at(&self) -> Option<Timestamp> {
         let keep = SignedDuration::from_millis(i64::try_from(MAX_KEEP_MS).unwrap_or(i64::MAX));
         self.clock.now().checked_add(HISTORY).and_then(|at| at.checked_add(keep)).ok()
@@ -551,27 +592,4 @@ impl Approvals {
 
 fn written(approval: &Approval) -> Result<Vec<u8>, StoreError> {
     serde_json::to_vec(approval).map_err(|e| StoreError::failed(e.to_string()))
-}
-
-fn not_found() -> Failure {
-    Failure::new(ErrorCode::NotFound, "unknown or expired approval id").detail("reason", "APPROVAL_NOT_FOUND")
-}
-
-fn already_resolved(done: &Approval) -> Failure {
-    let by = done.resolved_by.clone().unwrap_or_else(|| "nobody".to_owned());
-    let failure = Failure::new(ErrorCode::Conflict, "approval already resolved")
-        .detail("reason", "APPROVAL_ALREADY_RESOLVED")
-        .detail("resolvedBy", by)
-        .suggest("See the answer with `toolyard approvals show ID`.")
-        .retryable(false);
-    done.resolved_at.iter().fold(failure, |failure, at| failure.detail("resolvedAt", at.to_string()))
-}
-
-fn shown_differs(answered: &str, request: &ApprovalRequest) -> Failure {
-    Failure::new(ErrorCode::Conflict, "the answer was given to something else than this question shows")
-        .detail("reason", "APPROVAL_SHOWN_DIFFERS")
-        .detail("answered", answered)
-        .detail("shown", request.shown_hash())
-        .suggest("Look at the question again with `toolyard approvals show ID`, then answer it.")
-        .retryable(false)
 }

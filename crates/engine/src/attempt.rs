@@ -1,6 +1,6 @@
 //! One attempt of a call, with deadline, cancellation (with a grace period) and protection against panics.
 
-use crate::{CallContext, Carried, Failed, Output, Prepared, Provider};
+use crate::{BackgroundTask, CallContext, Failed, Output, Prepared, Provider};
 use futures_util::FutureExt;
 use std::{any::Any, future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -36,14 +36,14 @@ pub(crate) enum Stopped {
 }
 
 impl Stopped {
-    /// Whether the provider was abandoned before it reported what it did.
+    /// Whether the provider was abandoned before it reported its effects.
     pub(crate) fn lost_sight(&self) -> bool {
         matches!(self, Self::TimedOut { answer: None, .. } | Self::Cancelled { answer: None } | Self::Panicked(_))
     }
 
     /// Status and failure for the result.
     pub(crate) fn into_outcome(self, call: &ToolCall) -> (ResultStatus, Failed) {
-        // What a provider had changed, and what it said for logs, when it was stopped.
+        // What a provider had changed, and its text for logs, when it was stopped.
         let with_answer = |failure: Failure, answer: Option<Box<Result<Output, Failed>>>| match answer.map(|a| *a) {
             Some(Ok(output)) => Failed::after(failure, output.effects),
             Some(Err(failed)) => Failed::after(failure, failed.effects).debug(failed.debug_message),
@@ -128,8 +128,8 @@ impl<'a> Attempt<'a> {
         late: impl FnOnce(Result<Output, Failed>) + Send + 'static,
     ) -> Result<Output, Stopped> {
         let (provider, context, call) = (self.provider.clone(), self.context.clone(), self.call.clone());
-        let mut work = Carried::new(async move { provider.execute(&context, &call, prepared).await });
-        // What answers at once needs no timer.
+        let mut work = BackgroundTask::new(async move { provider.execute(&context, &call, prepared).await });
+        // A call that answers at once needs no timer.
         if let Some(answer) = (&mut work).now_or_never() {
             return self.flatten(answer);
         }
@@ -173,7 +173,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// A provider that stops so promptly that its answer is there before we look has been stopped all the same.
+    /// A provider that answers before the stop is checked counts as stopped too.
     fn failed(&self, failed: Failed) -> Stopped {
         if failed.failure.code == ErrorCode::Cancelled && self.context.cancel.is_cancelled() {
             return Stopped::Cancelled { answer: Some(Box::new(Err(failed))) };

@@ -124,7 +124,7 @@ fn may_use(caller: &Caller, power: Power) -> Result<(), Refusal> {
     }
 }
 
-/// Whether an answer to an approval can come by a door. By the others agents come in, whatever their credential.
+/// Whether an answer to an approval can come by a door. The other doors are used by agents, whatever their credential.
 fn carries_consent(door: Door) -> bool {
     match door {
         Door::Cli | Door::Gateway | Door::Console => true,

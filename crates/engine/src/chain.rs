@@ -7,7 +7,7 @@
 
 pub use crate::keys::{Signer, Verifier};
 
-use crate::{end_tag::Place, record::RecordKind, store::Frame};
+use crate::{end_tag::RecordLocation, record::RecordKind, store::Frame};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -67,7 +67,7 @@ struct NoteOfUnsigned {
     payload: Option<UnsignedPayload>,
 }
 
-/// As a process that takes a run up writes it: [`UnsignedFacts`](crate::facts::UnsignedFacts).
+/// Written by a process that resumes a run: [`UnsignedFacts`](crate::facts::UnsignedFacts).
 #[derive(Deserialize)]
 struct UnsignedPayload {
     #[serde(rename = "unsignedRecords")]
@@ -116,7 +116,7 @@ impl<'a> ChainWalker<'a> {
             Some(RecordKind::Note) => self.take_note(frame),
             _ => {}
         }
-        let place = Place { run_id: self.run_id, seq: frame.seq, previous: &self.chain };
+        let place = RecordLocation { run_id: self.run_id, seq: frame.seq, previous: &self.chain };
         if self.verifier.is_some_and(|verifier| verifier.check_tag(&place, &frame.payload)) {
             self.proven = Some((frame.seq, chain));
         }
@@ -145,7 +145,7 @@ impl<'a> ChainWalker<'a> {
     fn take_note(&mut self, frame: &Frame) {
         let note = serde_json::from_slice::<NoteOfUnsigned>(&frame.payload).ok();
         if let Some(unsigned) = note.and_then(|note| note.payload).and_then(|payload| payload.unsigned) {
-            // A later start found what an earlier one had found, and more.
+            // A later start found the same records as an earlier one, and more.
             self.unsigned.retain(|known| known.from < unsigned.from || known.to > unsigned.to);
             self.unsigned.push(unsigned);
         }
@@ -177,7 +177,7 @@ impl<'a> ChainWalker<'a> {
         self.proven.filter(|(seq, _)| *seq >= end)
     }
 
-    /// The records at the end of what was walked that no signature and no tag proves.
+    /// The last records of the walk that no signature and no tag proves.
     pub fn unproven_tail(&self) -> Option<UnsignedRecords> {
         let from = self.proven.map_or(0, |(seq, _)| seq).max(self.signed_seq) + 1;
         (from <= self.seq).then_some(UnsignedRecords { from, to: self.seq })
@@ -238,7 +238,7 @@ mod tests {
         moved.swap(1, 2);
         assert_eq!(walk(&moved, &signer.verifier()).unwrap_err().seq, 2);
 
-        // Somebody without the key rewrites everything, chain included: the first checkpoint gives them away.
+        // An attacker without the key rewrites everything, including the chain: the first checkpoint reveals it.
         let forged = frames(9, &Signer::from_secret("test", &[8; 32]));
         assert_eq!(walk(&forged, &signer.verifier()).unwrap_err().seq, 4);
     }

@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Where the engine gets the time and new ids from.
+/// The source of time and new ids.
 pub trait Clock: Send + Sync + 'static {
-    /// Now, to the microsecond: what is written in a record must come back from it unchanged.
+    /// The current time, to the microsecond: a time that is read from a record must equal the one that was written.
     fn now(&self) -> Timestamp;
     /// A new UUID v7.
     fn new_id(&self) -> Uuid;

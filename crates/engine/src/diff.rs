@@ -9,7 +9,7 @@ const TIME_LIMIT: Duration = Duration::from_millis(500);
 
 /// The names in the header of a diff.
 #[derive(Debug, Clone, Copy)]
-pub struct Names<'a> {
+pub struct DiffNames<'a> {
     /// The old text's name, after `---`.
     pub old: &'a str,
     /// The new text's name, after `+++`.
@@ -17,7 +17,7 @@ pub struct Names<'a> {
 }
 
 /// The unified diff of two texts, with `context` unchanged lines around each change. Empty when the texts are equal.
-pub fn unified(old: &str, new: &str, names: Names<'_>, context: usize) -> String {
+pub fn unified(old: &str, new: &str, names: DiffNames<'_>, context: usize) -> String {
     let diff = TextDiff::configure().timeout(TIME_LIMIT).diff_lines(old, new);
     diff.unified_diff().context_radius(context).header(names.old, names.new).to_string()
 }
@@ -26,7 +26,7 @@ pub fn unified(old: &str, new: &str, names: Names<'_>, context: usize) -> String
 mod tests {
     use super::*;
 
-    const NAMES: Names<'static> = Names { old: "a/x", new: "b/x" };
+    const NAMES: DiffNames<'static> = DiffNames { old: "a/x", new: "b/x" };
 
     #[test]
     fn equal_texts_have_no_diff() {

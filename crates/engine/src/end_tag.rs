@@ -1,10 +1,10 @@
 //! The tag on the last record of a batch: proof, for this program alone, that this program wrote the batch.
 //!
 //! A run's end is sealed into the ledger within half a second. Until then, and while the run goes on, somebody who can
-//! write the database could change what the store holds and make the chain anew. An Ed25519 signature a batch would cost
-//! as much as a whole direct call, so the last record of each batch carries an HMAC-SHA-256 under a key derived from the
+//! write the database could change records and recompute the chain. An Ed25519 signature for each batch would take as
+//! long as a whole direct call, so the last record of each batch carries an HMAC-SHA-256 under a key derived from the
 //! signing key. A batch reaches the store whole or not at all: a record that no tag covers was not written by Toolyard.
-//! Whoever has only the public key cannot check a tag and relies on the ledger.
+//! A verifier with only the public key cannot check a tag and relies on the ledger.
 
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -13,6 +13,7 @@ use toolyard_protocol::{RunId, canonical};
 const BLOCK: usize = 64;
 const KEY_LABEL: &[u8] = b"toolyard run end tag v1";
 const SECRET_LABEL: &[u8] = b"toolyard secret argument v1";
+const FACT_LABEL: &[u8] = b"toolyard fact v1";
 const FIELD: &[u8] = b",\"tag\":\"";
 const CLOSE: &[u8] = b"\"}";
 /// Hex digits of a tag: 128 bits.
@@ -39,12 +40,18 @@ impl EndTagKey {
         Self::new(&Self::new(secret).hmac(&[KEY_LABEL]))
     }
 
-    /// The key for what is kept of secret arguments.
+    /// The key for the placeholders that replace secret arguments in the record.
     pub(crate) fn derive_for_secrets(secret: &[u8; 32]) -> Self {
         Self::new(&Self::new(secret).hmac(&[SECRET_LABEL]))
     }
 
-    fn new(key: &[u8; 32]) -> Self {
+    /// The key that seals facts. Derived from the secret itself: what is derived from the key for secret arguments could be
+    /// asked for with an argument.
+    pub(crate) fn derive_for_facts(secret: &[u8; 32]) -> Self {
+        Self::new(&Self::new(secret).hmac(&[FACT_LABEL]))
+    }
+
+    pub(crate) fn new(key: &[u8; 32]) -> Self {
         let pad = |byte: u8| {
             let mut block = [byte; BLOCK];
             block.iter_mut().zip(key).for_each(|(b, k)| *b ^= k);
@@ -62,7 +69,7 @@ impl EndTagKey {
         outer.finalize().into()
     }
 
-    fn tag(&self, place: &Place<'_>, payload: &[&[u8]]) -> String {
+    fn tag(&self, place: &RecordLocation<'_>, payload: &[&[u8]]) -> String {
         let seq = place.seq.to_be_bytes();
         let mut parts: Vec<&[u8]> = vec![place.run_id.as_uuid().as_bytes(), &seq, place.previous];
         parts.extend(payload);
@@ -70,7 +77,7 @@ impl EndTagKey {
     }
 
     /// Adds the tag to the payload of a record, a JSON object with at least one field.
-    pub(crate) fn add(&self, place: &Place<'_>, payload: &mut Vec<u8>) {
+    pub(crate) fn add(&self, place: &RecordLocation<'_>, payload: &mut Vec<u8>) {
         let tag = self.tag(place, &[payload]);
         payload.pop();
         payload.extend_from_slice(FIELD);
@@ -79,7 +86,7 @@ impl EndTagKey {
     }
 
     /// Whether a record at this place carries a tag made with this key.
-    pub(crate) fn check(&self, place: &Place<'_>, payload: &[u8]) -> bool {
+    pub(crate) fn check(&self, place: &RecordLocation<'_>, payload: &[u8]) -> bool {
         let Some((body, digits)) = tag_of(payload) else { return false };
         let tag = self.tag(place, &[body, b"}"]);
         tag.as_bytes().get(..digits.len()) == Some(digits)
@@ -87,7 +94,7 @@ impl EndTagKey {
 }
 
 /// Where a record lies.
-pub(crate) struct Place<'a> {
+pub(crate) struct RecordLocation<'a> {
     pub(crate) run_id: RunId,
     pub(crate) seq: u64,
     /// The chain value before the record.
@@ -130,7 +137,7 @@ mod tests {
         let key = EndTagKey::derive(&[7; 32]);
         let run_id = RunId::from_uuid(Uuid::from_u128(1));
         let (one, two) = ([1; 32], [2; 32]);
-        let at = |run_id, seq, previous| Place { run_id, seq, previous };
+        let at = |run_id, seq, previous| RecordLocation { run_id, seq, previous };
         let mut payload = b"{\"status\":\"finished\"}".to_vec();
         key.add(&at(run_id, 3, &one), &mut payload);
         assert!(serde_json::from_slice::<serde_json::Value>(&payload).is_ok());
@@ -151,7 +158,7 @@ mod tests {
     fn the_longer_tags_of_earlier_versions_still_hold() {
         let key = EndTagKey::derive(&[7; 32]);
         let run_id = RunId::from_uuid(Uuid::from_u128(1));
-        let place = Place { run_id, seq: 3, previous: &[1; 32] };
+        let place = RecordLocation { run_id, seq: 3, previous: &[1; 32] };
         let tag = key.tag(&place, &[b"{\"status\":\"finished\"}"]);
         assert_eq!(tag.len(), EARLIER_DIGITS);
         assert!(key.check(&place, format!("{{\"status\":\"finished\",\"tag\":\"{tag}\"}}").as_bytes()));

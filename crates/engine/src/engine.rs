@@ -1,24 +1,34 @@
 //! [`Engine`]: everything that a call needs, assembled once at start.
 //!
-//! The parts are in submodules: the registered [`tools`], a direct [`call`] (with its idempotency key, [`once`]), the
-//! state of every [`run`], what is [`under_way`], and the [`sealing`] of ended runs. Plans are in `plan/`.
+//! The parts are in submodules: the registered [`tools`], a direct [`call`] (with its idempotency key, [`once`], and
+//! with a question that was asked [`ahead`] of it), the state of every [`run`], what is
+//! [`under_way`] here and at [`others`], and the [`sealing`] of ended runs. Plans are in `plan/`.
 
+mod ahead;
 mod call;
+mod draining;
 mod once;
+mod others;
 mod prune;
 mod run;
 mod sealing;
 mod tools;
 mod under_way;
 
+pub use ahead::AskedAhead;
+pub(crate) use ahead::{AheadAnswer, AheadTerms};
 pub use call::{Asking, CallAnswer, CallRequest};
 pub(crate) use once::KEYS;
 pub use prune::{PrunedRuns, Retention};
 pub use run::RunEndListener;
 pub use tools::{ToolExchange, Tools};
 
-use self::{once::Turns, tools::Toolbox, under_way::UnderWay};
-use crate::{Blobs, Caller, Clock, EventBus, Hook, Store, approvals::Approvals, chain::Signer, ledger::Sealer};
+use self::{
+    ahead::AheadAnswers, draining::Draining, once::Turns, others::OtherRuns, tools::Toolbox, under_way::UnderWay,
+};
+use crate::{
+    Blobs, Caller, Clock, EventBus, Hook, SealedStore, Store, approvals::Approvals, chain::Signer, ledger::Sealer,
+};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use jiff::SignedDuration;
 use std::{
@@ -31,12 +41,12 @@ use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{EffectivePolicy, Policy, Subject};
 use toolyard_protocol::{Failure, RunId, ToolCall};
 
-/// Numbers that are the operator's rather than a policy's.
+/// Limits and intervals that the operator sets, as opposed to a policy.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
     /// How long a stopped call may take to clean up.
     pub grace: Duration,
-    /// How long a call that did not stop is listened to, for its late answer.
+    /// How long the late answer of a call that did not stop is accepted.
     pub late_window: Duration,
     /// Maximum number of calls in flight, over all runs.
     pub max_calls: usize,
@@ -68,6 +78,8 @@ struct Inner {
     options: EngineOptions,
     clock: Arc<dyn Clock>,
     store: Arc<dyn Store>,
+    /// The same store, as what seals its facts.
+    facts: Arc<SealedStore>,
     blobs: Arc<dyn Blobs>,
     bus: Arc<EventBus>,
     signer: Arc<Signer>,
@@ -78,12 +90,15 @@ struct Inner {
     hooks: ArcSwap<Vec<Arc<dyn Hook>>>,
     permits: Semaphore,
     under_way: UnderWay,
+    others: OtherRuns,
     /// Runs of this process whose end could not be recorded.
     interrupted: Mutex<HashSet<RunId>>,
     /// Policies kept in the store already: hash of the policy to hash of the blob.
     stored_policies: Mutex<HashMap<String, String>>,
     run_end: ArcSwapOption<RunEndListener>,
     turns: Turns,
+    ahead: AheadAnswers,
+    draining: Draining,
     shutdown: CancellationToken,
 }
 
@@ -97,7 +112,7 @@ pub struct EngineParts {
     pub policy: Policy,
     /// Time and ids.
     pub clock: Arc<dyn Clock>,
-    /// Numbers.
+    /// Limits and intervals that the operator can set.
     pub options: EngineOptions,
 }
 
@@ -110,11 +125,13 @@ impl Blobs for StoreBlobs {
 }
 
 impl Engine {
-    /// Puts an engine together. Must be called inside a tokio runtime: ended runs are sealed in the background.
+    /// Creates an engine. Must be called inside a tokio runtime, because ended runs are sealed in the background.
     pub fn new(parts: EngineParts) -> Self {
         let EngineParts { store, signer, policy, clock, options } = parts;
         let signer = Arc::new(signer);
-        let sealer = Arc::new(Sealer::new(store.clone(), signer.clone()));
+        let facts = Arc::new(SealedStore::new(store, signer.clone()));
+        let sealer = Arc::new(Sealer::new(facts.clone(), signer.clone()).naming_facts_of(&facts));
+        let store: Arc<dyn Store> = facts.clone();
         let shutdown = CancellationToken::new();
         tokio::spawn(sealing::seal_in_background(sealer.clone(), options.seal_every, shutdown.clone()));
         let inner = Inner {
@@ -126,18 +143,26 @@ impl Engine {
             policy: ArcSwap::from_pointee(policy),
             hooks: ArcSwap::default(),
             under_way: UnderWay::default(),
+            others: OtherRuns::default(),
             interrupted: Mutex::default(),
             stored_policies: Mutex::default(),
             turns: Turns::default(),
+            ahead: AheadAnswers::default(),
+            draining: Draining::default(),
             run_end: ArcSwapOption::empty(),
             options,
             clock,
             store,
+            facts,
             signer,
             sealer,
             shutdown,
         };
-        Self { inner: Arc::new(inner) }
+        let engine = Self { inner: Arc::new(inner) };
+        if engine.inner.store.is_shared() {
+            others::start(&engine);
+        }
+        engine
     }
 
     /// Adds a hook; hooks run in the order they were added.
@@ -171,7 +196,7 @@ impl Engine {
         self.inner.policy.load().effective_through(&subject, second.map(crate::Door::as_str), owns)
     }
 
-    /// Stops everything, waits a little for it, and seals what ended. The engine takes no more calls.
+    /// Stops all calls, waits for them for a short time, and seals ended runs. The engine accepts no more calls.
     pub async fn shutdown(&self) {
         self.inner.approvals.stop();
         self.inner.shutdown.cancel();
@@ -239,7 +264,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-// The envelope is shared with tasks that outlive the pipeline; this keeps that honest.
+// The envelope is shared with tasks that outlive the pipeline, so it must be `Send` and `Sync`.
 const _: fn() = || {
     fn assert_send_sync<T: Send + Sync>() {}
     assert_send_sync::<ToolCall>();

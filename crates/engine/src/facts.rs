@@ -1,5 +1,5 @@
-//! What events and notes carry beside their message, as one struct each. They become JSON in one place, because an
-//! event's payload is open: a tool reports progress in words of its own.
+//! The additional data of events and notes, one struct for each. They become JSON in one place, because the payload of
+//! an event is open: tools report progress in their own format.
 
 use crate::{chain::UnsignedRecords, plan::Deviation, record::Settlement};
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use toolyard_protocol::{
     CallId, ConfirmationDecision, ConfirmationId, Effects, Failure, ResultStatus, RunId, RunStatus,
 };
 
-/// The facts as a payload. What is not known is left out rather than written as null.
+/// The facts as a payload. Unknown values are left out instead of null.
 pub(crate) fn payload(facts: &impl Serialize) -> Map<String, Value> {
     match serde_json::to_value(facts) {
         Ok(Value::Object(map)) => map.into_iter().filter(|(_, value)| !value.is_null()).collect(),
@@ -20,10 +20,10 @@ pub(crate) fn payload(facts: &impl Serialize) -> Map<String, Value> {
     }
 }
 
-/// A value of ours as JSON, for what is open: a failure's details, a step's output.
+/// Converts one of our values to JSON, for fields that hold any JSON: a failure's details, a step's output.
 pub(crate) fn written<T: Serialize + ?Sized>(value: &T) -> Value {
     serde_json::to_value(value).unwrap_or_else(|error| {
-        tracing::error!(%error, "a value cannot be written as JSON; null stands in its place");
+        tracing::error!(%error, "a value cannot be written as JSON; null is written instead");
         Value::Null
     })
 }
@@ -115,7 +115,7 @@ pub(crate) struct FinishedFacts<'a> {
     pub(crate) error: Option<&'a Failure>,
 }
 
-/// An answer that came after its call was given up.
+/// An answer that arrived after its call was abandoned.
 #[derive(Serialize)]
 pub(crate) struct LateFacts {
     pub(crate) late: bool,

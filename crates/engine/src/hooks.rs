@@ -16,23 +16,23 @@ pub struct HookCall<'a> {
     pub args: &'a Map<String, Value>,
 }
 
-/// What a hook wants.
+/// The decision of a hook.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HookVerdict {
     /// The call continues.
     Proceed,
-    /// Go on with other arguments; they are validated and checked against the policy again.
+    /// Continue with other arguments; they are validated and checked against the policy again.
     Rewrite(Map<String, Value>),
     /// Do not run it.
     Block {
         /// Shown to the caller.
         reason: String,
     },
-    /// Go on with other arguments, if a person agrees to them.
+    /// Continue with other arguments, if a person approves them.
     RewriteAndAsk {
         /// The other arguments; they are validated and checked against the policy again.
         args: Map<String, Value>,
-        /// A few words.
+        /// A short title for the question.
         title: String,
         /// What is asked.
         description: String,
@@ -41,7 +41,7 @@ pub enum HookVerdict {
     },
     /// A person decides.
     Ask {
-        /// A few words.
+        /// A short title for the question.
         title: String,
         /// What is asked.
         description: String,
@@ -50,7 +50,7 @@ pub enum HookVerdict {
     },
 }
 
-/// Looks at calls. Hooks run in the order they were added; the first block ends the matter.
+/// Inspects calls. Hooks run in the order in which they were added; the first block ends the call.
 pub trait Hook: Send + Sync + 'static {
     /// A name for records.
     fn name(&self) -> &str;

@@ -1,10 +1,11 @@
 //! The keys that sign the record: Ed25519 signatures in signed notes (C2SP signed-note), and the tags derived from them.
 //!
-//! A key may be replaced while the program runs ([`Signer::replace`]); which key signed what is said by the ledger.
+//! A key may be replaced while the program runs ([`Signer::replace`]); the ledger records which key signed what.
 
 use crate::{
     chain::Checkpoint,
-    end_tag::{EndTagKey, Place},
+    end_tag::{EndTagKey, RecordLocation},
+    fact_seal::FactKey,
 };
 use arc_swap::ArcSwap;
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
@@ -17,12 +18,21 @@ const ED25519: u8 = 1;
 /// A key id and a signature, as a note's signature line has them.
 pub(crate) const SIGNATURE_BYTES: usize = 4 + 64;
 
-/// Signs notes and tags records. The name is part of every note, so that two machines' notes are told apart.
+/// Derives a key for one purpose from the secret of a cluster ([`crate::Store::shared_secret`]): HMAC-SHA-256 of the
+/// purpose under the secret. Keys for different purposes say nothing about each other.
+pub fn derive_shared(secret: &[u8; 32], purpose: &str) -> [u8; 32] {
+    EndTagKey::new(secret).hmac(&[b"toolyard cluster v1\0", purpose.as_bytes()])
+}
+
+/// Signs notes and tags records. The name is part of every note, so that the notes of two machines can be
+/// distinguished.
 pub struct Signer {
     name: String,
     keys: ArcSwap<KeyPair>,
     /// Makes the HMACs of secret arguments. Stays when the signing key is replaced, so that old records stay provable.
     secrets: EndTagKey,
+    /// Seals facts. Stays as well, so that a rotation need not write every fact anew.
+    facts: FactKey,
 }
 
 struct KeyPair {
@@ -40,13 +50,14 @@ impl Signer {
     /// From a 32-byte secret. The key for secret arguments is derived from it as well.
     pub fn from_secret(name: impl Into<String>, secret: &[u8; 32]) -> Self {
         let keys = ArcSwap::from_pointee(KeyPair::new(secret));
-        Self { name: name.into(), keys, secrets: EndTagKey::derive_for_secrets(secret) }
+        let (secrets, facts) = (EndTagKey::derive_for_secrets(secret), FactKey::derive(secret));
+        Self { name: name.into(), keys, secrets, facts }
     }
 
-    /// With a key of its own for secret arguments.
+    /// With a key of its own for secret arguments and for facts, which stays when the signing key is replaced.
     #[must_use]
     pub fn with_secrets_key(self, secret: &[u8; 32]) -> Self {
-        Self { secrets: EndTagKey::derive_for_secrets(secret), ..self }
+        Self { secrets: EndTagKey::derive_for_secrets(secret), facts: FactKey::derive(secret), ..self }
     }
 
     /// Signs with another key from now on. To be called after the ledger has named that key.
@@ -62,12 +73,18 @@ impl Signer {
             key: keys.key.verifying_key(),
             end_tags: Some(keys.end_tags.clone()),
             secrets: Some(self.secrets.clone()),
+            facts: Some(self.facts.clone()),
         }
     }
 
     /// Adds the tag to the payload of a record; see [`crate::end_tag`].
     pub fn tag(&self, run_id: RunId, seq: u64, previous: &[u8; 32], payload: &mut Vec<u8>) {
-        self.keys.load().end_tags.add(&Place { run_id, seq, previous }, payload);
+        self.keys.load().end_tags.add(&RecordLocation { run_id, seq, previous }, payload);
+    }
+
+    /// The key that seals facts.
+    pub(crate) fn facts(&self) -> &FactKey {
+        &self.facts
     }
 
     /// What is kept of a secret argument; see [`crate::secrets`].
@@ -111,6 +128,8 @@ pub struct Verifier {
     end_tags: Option<EndTagKey>,
     /// The same for secret arguments.
     secrets: Option<EndTagKey>,
+    /// The same for facts.
+    facts: Option<FactKey>,
 }
 
 impl PartialEq for Verifier {
@@ -131,7 +150,7 @@ impl Verifier {
             _ => (BASE64.decode(rest).ok()?, None),
         };
         let key = VerifyingKey::from_bytes(&key.try_into().ok()?).ok()?;
-        let verifier = Self { name: name.to_owned(), key, end_tags: None, secrets: None };
+        let verifier = Self { name: name.to_owned(), key, end_tags: None, secrets: None, facts: None };
         (!name.is_empty() && id.is_none_or(|id| id == verifier.id())).then_some(verifier)
     }
 
@@ -156,14 +175,15 @@ impl Verifier {
         &self.name
     }
 
-    /// Whether a key id and signature are ours, over this text.
+    /// Whether a key id and signature over this text are this key's.
     pub(crate) fn check_signature(&self, body: &str, blob: &[u8]) -> bool {
         let Some((id, signature)) = blob.split_first_chunk::<4>() else { return false };
         let Ok(signature) = Signature::from_slice(signature) else { return false };
         id == &key_hash(&self.name, &self.key) && self.key.verify_strict(body.as_bytes(), &signature).is_ok()
     }
 
-    /// Whether a note is ours, and says exactly this. Other people's signature lines (witnesses) are passed over.
+    /// Whether a note is signed by this key and has exactly this content. Signature lines of others (witnesses) are
+    /// ignored.
     pub fn check(&self, note: &str, origin: &str, size: u64, hash: &[u8; 32]) -> bool {
         let body = note_body(origin, size, hash);
         let Some(rest) = note.strip_prefix(&body).and_then(|r| r.strip_prefix('\n')) else { return false };
@@ -176,22 +196,27 @@ impl Verifier {
         })
     }
 
-    /// Whether a run's checkpoint is ours and covers this chain value.
+    /// Whether a run's checkpoint is signed by this key and covers this chain value.
     pub fn check_run(&self, checkpoint: &Checkpoint, run_id: RunId, chain: &[u8; 32]) -> bool {
         self.check(&checkpoint.note, &run_origin(run_id), checkpoint.seq, chain)
     }
 
-    /// Whether a record at this place carries a valid tag. False for whoever has only the public key.
-    pub(crate) fn check_tag(&self, place: &Place<'_>, payload: &[u8]) -> bool {
+    /// Whether a record at this place carries a valid tag. Always false for a verifier with only the public key.
+    pub(crate) fn check_tag(&self, place: &RecordLocation<'_>, payload: &[u8]) -> bool {
         self.end_tags.as_ref().is_some_and(|tags| tags.check(place, payload))
     }
 
-    /// What is kept of a secret argument. `None` for whoever has only the public key.
+    /// What is kept of a secret argument. `None` for a verifier with only the public key.
     pub(crate) fn secret_hmac(&self, value: &[u8]) -> Option<[u8; 32]> {
         self.secrets.as_ref().map(|key| key.hmac(&[value]))
     }
 
-    /// Whether tags can be checked at all.
+    /// The key that seals facts. `None` if only the public key is known.
+    pub(crate) fn facts(&self) -> Option<&FactKey> {
+        self.facts.as_ref()
+    }
+
+    /// Whether tags can be checked, which needs the secret key.
     pub(crate) fn knows_tags(&self) -> bool {
         self.end_tags.is_some()
     }

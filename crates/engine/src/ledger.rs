@@ -2,7 +2,7 @@
 //!
 //! A run's own chain proves that nothing inside it was changed. The ledger proves that the run itself is still there:
 //! each ended run is a leaf of a tree in the form of C2SP tlog-tiles, whose root is signed as a C2SP checkpoint. Leaves
-//! are added in the background, many to an entry, so that a single call does not pay for a signature of its own.
+//! are added in the background, many to an entry, so that a single call does not need a signature of its own.
 //!
 //! Only a run whose end carries a signature or a valid tag is sealed. A start that finds another one in the database
 //! does not sign it: `verify` names it.
@@ -14,12 +14,15 @@
 //! | `log` | reading: where things lie in the ledger, keys, proofs |
 //! | `walk` | checking the whole tree |
 //! | `runs` | checking one run's records |
+//! | `facts` | checking facts against what the ledger names |
 //! | `verify` | checking everything |
 //! | `heads` | signed heads that are kept elsewhere |
 //! | `receipt` | proofs for others |
 //! | `tiles` | the tree as files |
 
+mod changes;
 mod entry;
+mod facts;
 mod heads;
 mod log;
 mod receipt;
@@ -29,7 +32,9 @@ pub mod tree;
 mod verify;
 mod walk;
 
+pub use changes::{KeyChange, SignedInclusion, key_changes};
 pub use entry::{Leaf, ORIGIN, RunHead, chained_entry};
+pub(crate) use facts::{last_entry_at, names_facts};
 pub use heads::{KeptHead, SignedHead, read_heads};
 pub use receipt::{Receipt, ReceiptProblem, ReceiptRecord, ReceiptReport, verify_receipt};
 pub(crate) use runs::TITLE_CHARS;
@@ -38,8 +43,9 @@ pub use tiles::{WrittenTiles, write_tiles};
 pub use verify::{BadPlace, BadRun, FirstBad, LedgerReport, UnsignedRun, VerifyOptions, verify_ledger, verify_run};
 
 use crate::{
-    Store,
+    SealedStore, Store,
     chain::{ChainWalker, Signer, Verifier},
+    fact_seal::FactChanges,
     store::{LedgerEntry, RunFilter, StoreError},
 };
 use arc_swap::ArcSwapOption;
@@ -61,12 +67,14 @@ use tree::{Edge, Hash};
 
 /// Leaves in one entry at most.
 const LEAVES_PER_ENTRY: usize = 4096;
+/// Changes of facts in one entry at most.
+const FACTS_PER_ENTRY: usize = 2048;
 /// At a start, this many of the newest ended runs are looked at for ones that were not sealed.
 const MAX_UNSEALED: usize = 10_000;
 /// A run is sealed within this time of its end, or not before the next start.
 const SEAL_MARGIN: SignedDuration = SignedDuration::from_mins(2);
 
-/// Hears of every new signed head. Must return at once.
+/// A listener that receives every new signed head. It must return at once.
 pub type HeadListener = Box<dyn Fn(&SignedHead) + Send + Sync>;
 
 /// Collects heads and seals them into the ledger.
@@ -75,6 +83,8 @@ pub struct Sealer {
     signer: Arc<Signer>,
     waiting: Mutex<Vec<Waiting>>,
     tip: Mutex<Option<Tip>>,
+    /// Changes of facts that the next entry names.
+    facts: Arc<FactChanges>,
     /// Held while an entry is appended.
     appending: Mutex<()>,
     /// Whether the store is known to have no chained ledger that the tree must begin with.
@@ -123,10 +133,17 @@ impl Sealer {
             signer,
             waiting: Mutex::default(),
             tip: Mutex::default(),
+            facts: Arc::default(),
             appending: Mutex::default(),
             has_tree: AtomicBool::new(false),
             listener: ArcSwapOption::empty(),
         }
+    }
+
+    /// Names the facts that change through a store of sealed facts.
+    #[must_use]
+    pub fn naming_facts_of(self, store: &SealedStore) -> Self {
+        Self { facts: store.changes(), ..self }
     }
 
     /// Sets who hears of new heads.
@@ -139,7 +156,7 @@ impl Sealer {
         self.waiting().push(Waiting::Ended(RunHead::new(run_id, seq, chain)));
     }
 
-    /// Notes how far a run has come that waits for a person: its record may lie there for long.
+    /// Records the progress of a run that waits for a person, because it may wait for long.
     pub fn run_paused(&self, run_id: RunId, seq: u64, chain: &[u8; 32]) {
         self.waiting().push(Waiting::Open(RunHead::new(run_id, seq, chain)));
     }
@@ -247,7 +264,8 @@ impl Sealer {
         self.append(&leaves)
     }
 
-    /// Notes in the ledger that runs are removed from the store on purpose. To be called before they are. May block.
+    /// Records in the ledger that runs are removed from the store on purpose. Must be called before they are removed.
+    /// May block.
     pub fn prune(&self, heads: Vec<RunHead>) -> Result<(), StoreError> {
         let at = Timestamp::now().as_millisecond();
         let leaves: Vec<Leaf> = heads.into_iter().map(|head| Leaf::Pruned { head, at }).collect();
@@ -264,10 +282,10 @@ impl Sealer {
 
     /// Whether there is nothing to seal.
     pub fn is_idle(&self) -> bool {
-        self.waiting().is_empty()
+        self.waiting().is_empty() && self.facts.is_idle()
     }
 
-    /// Seals everything noted so far. May block. What could not be sealed stays noted.
+    /// Seals everything noted so far. May block. What could not be sealed is kept for the next attempt.
     pub fn seal(&self) -> Result<(), StoreError> {
         loop {
             let heads: Vec<Waiting> = {
@@ -275,15 +293,23 @@ impl Sealer {
                 let n = waiting.len().min(LEAVES_PER_ENTRY);
                 waiting.drain(..n).collect()
             };
-            if heads.is_empty() {
+            // A change that is not due waits for company.
+            let changes = if heads.is_empty() && self.facts.is_idle() { Vec::new() } else { self.facts.take() };
+            if heads.is_empty() && changes.is_empty() {
                 return Ok(());
             }
             let at = Timestamp::now().as_millisecond();
-            let leaves: Vec<Leaf> = heads.iter().map(|head| head.leaf(at)).collect();
+            let mut leaves: Vec<Leaf> = heads.iter().map(|head| head.leaf(at)).collect();
+            let (now, later) = changes.split_at(changes.len().min(FACTS_PER_ENTRY));
+            if !now.is_empty() {
+                leaves.push(Leaf::Facts { changes: now.to_vec(), at });
+            }
             if let Err(error) = self.adopt_chain().and_then(|()| self.append(&leaves)) {
                 self.waiting().extend(heads);
+                self.facts.put_back(changes);
                 return Err(error);
             }
+            self.facts.put_back(later.to_vec());
         }
     }
 

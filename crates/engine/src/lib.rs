@@ -10,15 +10,16 @@
 pub mod approvals;
 mod attempt;
 pub mod authority;
+mod background_task;
 mod builtin;
 mod caller;
-mod carried;
 pub mod chain;
 mod clock;
 pub mod diff;
 mod end_tag;
 mod engine;
 mod events;
+mod fact_seal;
 mod facts;
 mod hooks;
 mod keys;
@@ -33,28 +34,31 @@ pub mod record;
 mod recorder;
 pub mod redact;
 mod scope;
+mod sealed_store;
 pub mod secrets;
 pub mod store;
 mod transcript;
 pub mod view;
 
+pub use background_task::BackgroundTask;
 pub use builtin::{BuiltIn, answer_schema, argument_schema};
 pub use caller::{Caller, Door};
-pub use carried::Carried;
 pub use clock::{Clock, SystemClock, system_clock};
 pub use engine::{
-    Asking, CallAnswer, CallRequest, Engine, EngineOptions, EngineParts, PrunedRuns, Retention, RunEndListener,
-    ToolExchange, Tools,
+    AskedAhead, Asking, CallAnswer, CallRequest, Engine, EngineOptions, EngineParts, PrunedRuns, Retention,
+    RunEndListener, ToolExchange, Tools,
 };
 pub use events::{EventBus, Events, Subscription};
 pub use hooks::{Hook, HookCall, HookVerdict};
-pub use model_view::{Everything, ModelView, Shown};
+pub use keys::derive_shared;
+pub use model_view::{FullView, ModelView, Shown};
 pub use nested::{NestedAnswer, NestedCalls};
 pub use provider::{
     Blob, Blobs, BoxFuture, CallContext, Failed, Intent, IntentTarget, InverseCall, Output, Prepared, PreviewProvider,
     Progress, ProgressKind, Provider, RETRY_AFTER, Reconciled,
 };
 pub use recorder::Recorder;
+pub use sealed_store::SealedStore;
 pub use store::Store;
 pub use transcript::{CallContent, SessionMessage, TextContent, transcript};
 

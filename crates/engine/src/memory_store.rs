@@ -6,33 +6,45 @@
 use crate::{
     Blob, BoxFuture,
     store::{
-        Batch, Frame, FrameVisitor, Head, Hints, LedgerEntry, LedgerMaker, LeftBehind, NewFact, Owner, Position,
-        RemovedBlobs, RunFilter, RunRow, Store, StoreError, Swap,
+        Batch, Frame, FrameVisitor, Head, Hints, LedgerEntry, LedgerMaker, LeftBehind, NewFact, NodeRow, NodeState,
+        Owner, Position, RemovedBlobs, RunFilter, RunRow, Store, StoreError, StoredFact, Swap,
     },
 };
 use jiff::Timestamp;
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     ops::{Bound, ControlFlow},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::sync::watch;
 use toolyard_protocol::{RunId, RunStatus};
 
-/// The one node that a store in memory knows.
+/// The node of handles that are no nodes of their own.
 const NODE: &str = "memory";
+/// The secret of nodes that share a store in memory. It guards nothing that leaves the process.
+const SHARED_SECRET: [u8; 32] = [77; 32];
 
 /// How many rows [`Store::runs`] answers when the filter names no limit.
 const DEFAULT_RUN_LIMIT: usize = 100;
 /// The most rows [`Store::runs`] answers.
 const MAX_RUN_LIMIT: usize = 10_000;
 
-/// A store in memory: every batch is visible, and as durable as it will ever be, when `append` returns.
+/// A store in memory: every batch is visible when `append` returns, and nothing is durable.
 ///
-/// A handle is an owner of its own; [`MemoryStore::another`] opens a second one on the same contents.
+/// A handle is an owner of its own; [`MemoryStore::another`] opens a second one on the same contents, as another process
+/// of the same node would, and [`MemoryStore::another_node`] one of another node.
 pub struct MemoryStore {
     shared: Arc<Shared>,
-    epoch: u64,
+    owner: Owner,
+    is_node: bool,
+}
+
+struct Life {
+    node: String,
+    /// Whether it is a node of its own, and what it said about itself.
+    is_node: bool,
+    address: Option<String>,
+    state: NodeState,
 }
 
 #[derive(Default)]
@@ -52,9 +64,8 @@ struct State {
     rows: BTreeMap<RunId, RunRow>,
     /// The epoch that holds each run.
     holders: HashMap<RunId, u64>,
-    /// Epochs that may write.
-    alive: BTreeSet<u64>,
-    last_epoch: u64,
+    /// Every handle there was, by its epoch. Epochs are given out once, whichever node asks.
+    lives: BTreeMap<u64, Life>,
     // Runs that lost a batch: they take no more until somebody claims them, because their record would have a hole.
     rejected: HashMap<RunId, StoreError>,
     blobs: HashMap<String, Blob>,
@@ -93,7 +104,25 @@ impl State {
     /// Refuses what an owner that was fenced wants to write.
     fn check_owner(&self, epoch: u64) -> Result<(), StoreError> {
         self.check()?;
-        if self.alive.contains(&epoch) { Ok(()) } else { Err(StoreError::Fenced(owner(epoch))) }
+        if self.is_alive(epoch) { Ok(()) } else { Err(StoreError::Fenced(self.owner(epoch))) }
+    }
+
+    /// Whether an epoch may write.
+    fn is_alive(&self, epoch: u64) -> bool {
+        self.lives.get(&epoch).is_some_and(|life| life.state != NodeState::Dead)
+    }
+
+    fn owner(&self, epoch: u64) -> Owner {
+        let node = self.lives.get(&epoch).map_or_else(|| NODE.to_owned(), |life| life.node.clone());
+        Owner { node, epoch }
+    }
+
+    fn end(&mut self, owner: &Owner) {
+        if let Some(life) = self.lives.get_mut(&owner.epoch)
+            && life.node == owner.node
+        {
+            life.state = NodeState::Dead;
+        }
     }
 
     fn apply(&mut self, batch: Batch) -> Result<(), StoreError> {
@@ -101,7 +130,7 @@ impl State {
         if let Some(holder) = self.holders.get(&run_id)
             && *holder != epoch
         {
-            return Err(StoreError::failed(format!("run {run_id} is held by {}", owner(*holder))));
+            return Err(StoreError::failed(format!("run {run_id} is held by {}", self.owner(*holder))));
         }
         let is_new = !self.frames.contains_key(&run_id) && !self.rows.contains_key(&run_id);
         if let Some(row) = &row
@@ -154,13 +183,9 @@ impl State {
     }
 }
 
-fn owner(epoch: u64) -> Owner {
-    Owner { node: NODE.to_owned(), epoch }
-}
-
 impl Default for MemoryStore {
     fn default() -> Self {
-        Self::on(Arc::default())
+        Self::on(Arc::default(), NODE, false)
     }
 }
 
@@ -172,16 +197,35 @@ impl MemoryStore {
 
     /// A second handle on the same contents, as another process would have: an owner of its own.
     pub fn another(&self) -> Self {
-        Self::on(self.shared.clone())
+        Self::on(self.shared.clone(), &self.owner.node, self.is_node)
     }
 
-    fn on(shared: Arc<Shared>) -> Self {
+    /// The first node of a cluster in memory: an empty store that says it is shared.
+    pub fn node(name: &str) -> Self {
+        Self::on(Arc::default(), name, true)
+    }
+
+    /// Another node on the same contents. Both say that the store is shared only if both were opened as nodes.
+    pub fn another_node(&self, name: &str) -> Self {
+        Self::on(self.shared.clone(), name, true)
+    }
+
+    fn on(shared: Arc<Shared>, node: &str, is_node: bool) -> Self {
         let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.last_epoch += 1;
-        let epoch = state.last_epoch;
-        state.alive.insert(epoch);
+        let epoch = state.lives.last_key_value().map_or(1, |(epoch, _)| epoch + 1);
+        let life = Life { node: node.to_owned(), is_node, address: None, state: NodeState::Live };
+        state.lives.insert(epoch, life);
         drop(state);
-        Self { shared, epoch }
+        Self { shared, owner: Owner { node: node.to_owned(), epoch }, is_node }
+    }
+
+    fn own_life(&self, change: impl FnOnce(&mut Life)) -> Result<(), StoreError> {
+        let mut state = self.state();
+        state.check_owner(self.owner.epoch)?;
+        state.lives.get_mut(&self.owner.epoch).map(change);
+        drop(state);
+        self.changed();
+        Ok(())
     }
 
     /// Makes the store behave as after a failed sync: every later `append` and `durable` fails with this message.
@@ -189,7 +233,7 @@ impl MemoryStore {
         self.state().poisoned = Some(StoreError::failed(message));
     }
 
-    // A panic under the lock leaves the maps whole (nothing here is half-changed), so the lock is simply taken again.
+    // A panic under the lock leaves the maps consistent, so a poisoned lock is taken again.
     fn state(&self) -> MutexGuard<'_, State> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -205,14 +249,14 @@ impl MemoryStore {
 
 impl Drop for MemoryStore {
     fn drop(&mut self) {
-        self.state().alive.remove(&self.epoch);
+        self.state().end(&self.owner);
     }
 }
 
 impl Store for MemoryStore {
     fn append(&self, batch: Batch) -> Result<Position, StoreError> {
         let mut state = self.state();
-        state.check_owner(self.epoch)?;
+        state.check_owner(self.owner.epoch)?;
         state.check_owner(batch.epoch)?;
         let run_id = batch.run_id;
         if let Some(error) = state.rejected.get(&run_id) {
@@ -269,6 +313,11 @@ impl Store for MemoryStore {
         })
     }
 
+    fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunId>, StoreError> {
+        let state = self.state();
+        Ok(state.frames.keys().filter(|run_id| !state.rows.contains_key(run_id)).take(limit).copied().collect())
+    }
+
     fn frames(&self, run_id: RunId, from_seq: u64, visit: FrameVisitor<'_>) -> Result<(), StoreError> {
         // Copied out first: the visitor may use the store.
         let frames: Vec<Frame> = match self.state().frames.get(&run_id) {
@@ -290,28 +339,66 @@ impl Store for MemoryStore {
     }
 
     fn owner(&self) -> Owner {
-        owner(self.epoch)
+        self.owner.clone()
     }
 
     fn epoch(&self) -> u64 {
-        self.epoch
+        self.owner.epoch
+    }
+
+    fn is_shared(&self) -> bool {
+        self.is_node
+    }
+
+    fn nodes(&self) -> Result<Vec<NodeRow>, StoreError> {
+        let state = self.state();
+        let mut nodes: Vec<NodeRow> = state
+            .lives
+            .iter()
+            .filter(|(_, life)| life.is_node && life.state != NodeState::Dead)
+            .map(|(epoch, life)| NodeRow {
+                owner: Owner { node: life.node.clone(), epoch: *epoch },
+                address: life.address.clone(),
+                state: life.state,
+            })
+            .collect();
+        nodes.sort_by(|a, b| a.owner.cmp(&b.owner));
+        Ok(nodes)
+    }
+
+    fn set_address(&self, address: &str) -> Result<(), StoreError> {
+        self.own_life(|life| life.address = Some(address.to_owned()))
+    }
+
+    fn set_draining(&self) -> Result<(), StoreError> {
+        self.own_life(|life| life.state = NodeState::Draining)
+    }
+
+    fn shared_secret(&self) -> Option<[u8; 32]> {
+        self.is_node.then_some(SHARED_SECRET)
+    }
+
+    fn may_dispatch(&self) -> Result<(), StoreError> {
+        if self.is_node { self.state().check_owner(self.owner.epoch) } else { Ok(()) }
     }
 
     fn is_alive(&self, owner: &Owner) -> Result<bool, StoreError> {
-        Ok(owner.node == NODE && self.state().alive.contains(&owner.epoch))
+        let state = self.state();
+        Ok(state.is_alive(owner.epoch) && state.owner(owner.epoch) == *owner)
     }
 
     fn fence(&self, owner: &Owner) -> Result<(), StoreError> {
         let mut state = self.state();
         state.check()?;
-        if owner.node == NODE {
-            state.alive.remove(&owner.epoch);
-        }
+        state.end(owner);
+        drop(state);
+        self.changed();
         Ok(())
     }
 
     fn holder(&self, run_id: RunId) -> Result<Option<Owner>, StoreError> {
-        Ok(self.state().holders.get(&run_id).copied().map(owner))
+        let state = self.state();
+        Ok(state.holders.get(&run_id).map(|epoch| state.owner(*epoch)))
     }
 
     fn left_behind(&self, limit: usize) -> Result<Vec<LeftBehind>, StoreError> {
@@ -319,26 +406,26 @@ impl Store for MemoryStore {
         let is_open = |row: &&RunRow| matches!(row.status, RunStatus::Pending | RunStatus::Running);
         let left = state.rows.values().rev().filter(is_open).filter_map(|row| {
             let holder = state.holders.get(&row.run_id);
-            let is_held = holder.is_some_and(|epoch| state.alive.contains(epoch));
-            (!is_held).then(|| LeftBehind { row: row.clone(), holder: holder.copied().map(owner) })
+            let is_held = holder.is_some_and(|epoch| state.is_alive(*epoch));
+            (!is_held).then(|| LeftBehind { row: row.clone(), holder: holder.map(|epoch| state.owner(*epoch)) })
         });
         Ok(left.take(limit).collect())
     }
 
     fn claim(&self, run_id: RunId, from: Option<&Owner>) -> Result<bool, StoreError> {
         let mut state = self.state();
-        state.check_owner(self.epoch)?;
+        state.check_owner(self.owner.epoch)?;
         if !state.rows.contains_key(&run_id) {
             return Ok(false);
         }
         let holder = state.holders.get(&run_id).copied();
         if let Some(holder) = holder {
-            let is_working = holder != self.epoch && state.alive.contains(&holder);
-            if from != Some(&owner(holder)) || is_working {
+            let is_working = holder != self.owner.epoch && state.is_alive(holder);
+            if from != Some(&state.owner(holder)) || is_working {
                 return Ok(false);
             }
         }
-        state.holders.insert(run_id, self.epoch);
+        state.holders.insert(run_id, self.owner.epoch);
         state.rejected.remove(&run_id);
         Ok(true)
     }
@@ -355,7 +442,7 @@ impl Store for MemoryStore {
         expires_at: Option<Timestamp>,
     ) -> Result<Position, StoreError> {
         let mut state = self.state();
-        state.check_owner(self.epoch)?;
+        state.check_owner(self.owner.epoch)?;
         state.set(space, key, Fact { value, expires_at });
         let position = state.advance();
         drop(state);
@@ -371,7 +458,7 @@ impl Store for MemoryStore {
         wanted: NewFact,
     ) -> Result<Swap, StoreError> {
         let mut state = self.state();
-        state.check_owner(self.epoch)?;
+        state.check_owner(self.owner.epoch)?;
         let swap = state.swap(space, key, expected, wanted);
         drop(state);
         if swap == Swap::Done {
@@ -386,7 +473,7 @@ impl Store for MemoryStore {
 
     fn remove(&self, space: &str, key: &str) -> Result<Position, StoreError> {
         let mut state = self.state();
-        state.check_owner(self.epoch)?;
+        state.check_owner(self.owner.epoch)?;
         if let Some(facts) = state.facts.get_mut(space) {
             facts.remove(key);
         }
@@ -415,9 +502,28 @@ impl Store for MemoryStore {
         Ok(found.take(limit).map(|(key, fact)| (key.clone(), fact.value.clone())).collect())
     }
 
+    fn fact_spaces(&self) -> Result<Vec<String>, StoreError> {
+        let state = self.state();
+        Ok(state.facts.iter().filter(|(_, facts)| !facts.is_empty()).map(|(space, _)| space.clone()).collect())
+    }
+
+    fn stored_facts(&self, space: &str, after: Option<&str>, limit: usize) -> Result<Vec<StoredFact>, StoreError> {
+        let now = Timestamp::now();
+        let state = self.state();
+        let Some(facts) = state.facts.get(space) else { return Ok(Vec::new()) };
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let live = facts.range::<str, _>((from, Bound::Unbounded)).filter(|(_, fact)| fact.is_live(now));
+        let stored = live.map(|(key, fact)| StoredFact {
+            key: key.clone(),
+            value: fact.value.clone(),
+            expires_at: fact.expires_at,
+        });
+        Ok(stored.take(limit).collect())
+    }
+
     fn remove_runs(&self, runs: &[RunId]) -> Result<u64, StoreError> {
         let mut state = self.state();
-        state.check_owner(self.epoch)?;
+        state.check_owner(self.owner.epoch)?;
         let mut removed = 0;
         for run_id in runs {
             if state.rows.get(run_id).is_some_and(|row| row.status.is_final()) {
@@ -431,7 +537,7 @@ impl Store for MemoryStore {
 
     fn remove_unused_blobs(&self, keep: &[String]) -> Result<RemovedBlobs, StoreError> {
         let mut state = self.state();
-        state.check_owner(self.epoch)?;
+        state.check_owner(self.owner.epoch)?;
         let State { frames, blobs, .. } = &mut *state;
         let is_named = |hash: &str| {
             let finder = memchr::memmem::Finder::new(hash.as_bytes());
@@ -466,7 +572,7 @@ impl Store for MemoryStore {
     }
 
     fn ledger_append(&self, make: LedgerMaker<'_>) -> Result<LedgerEntry, StoreError> {
-        self.state().check_owner(self.epoch)?;
+        self.state().check_owner(self.owner.epoch)?;
         let _turn = self.shared.ledger_turn.lock().unwrap_or_else(PoisonError::into_inner);
         let last = self.entries().last().cloned();
         let (payload, chain) = make(last.as_ref())?;
@@ -481,55 +587,4 @@ impl Store for MemoryStore {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::Durability;
-    use toolyard_protocol::RunStatus;
-    use uuid::Uuid;
-
-    fn batch(run_id: RunId, seqs: &[u64]) -> Batch {
-        let frames =
-            seqs.iter().map(|&seq| Frame { seq, kind: 1, payload: b"{}".to_vec(), chain: [seq as u8; 32] }).collect();
-        Batch { run_id, frames, blobs: Vec::new(), row: None, epoch: 1, release: false, durability: Durability::Sync }
-    }
-
-    #[test]
-    fn a_run_that_lost_a_batch_waits_for_a_claim() {
-        let store = MemoryStore::new();
-        let run_id = RunId::from_uuid(Uuid::now_v7());
-        let mut first = batch(run_id, &[1]);
-        first.row = Some(RunRow {
-            run_id,
-            kind: crate::store::RunKind::Call,
-            status: RunStatus::Running,
-            title: "t".into(),
-            session: None,
-            started_at: Timestamp::now(),
-            ended_at: None,
-        });
-        store.append(first).unwrap();
-        assert!(store.append(batch(run_id, &[2, 1])).is_err());
-        assert!(store.append(batch(run_id, &[2])).is_err(), "the record would have a hole");
-        assert!(!store.claim(run_id, None).unwrap(), "it is held");
-        assert!(store.claim(run_id, Some(&store.owner())).unwrap());
-        store.append(batch(run_id, &[2])).unwrap();
-        let mut seqs = Vec::new();
-        store
-            .frames(run_id, 0, &mut |frame| {
-                seqs.push(frame.seq);
-                ControlFlow::Continue(())
-            })
-            .unwrap();
-        assert_eq!(seqs, [1, 2]);
-    }
-
-    #[test]
-    fn a_poisoned_store_takes_nothing_more() {
-        let store = MemoryStore::new();
-        let run_id = RunId::from_uuid(Uuid::now_v7());
-        store.append(batch(run_id, &[1])).unwrap();
-        store.poison("the disk said no");
-        assert_eq!(store.append(batch(run_id, &[2])).unwrap_err().to_string(), "the disk said no");
-        assert!(store.put("s", "k", vec![1], None).is_err());
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
 //! [`ModelView`]: decides what a model is shown. Doors ask it and pass the answer on.
 
 use crate::{BoxFuture, Caller, Engine};
-use toolyard_catalog::surface::{Effectives, Surface, Turn};
+use toolyard_catalog::surface::{EffectiveCatalogCache, Surface, Turn};
 use toolyard_protocol::Failure;
 
 /// Decides what a model is shown, and counts the savings.
@@ -31,9 +31,9 @@ pub struct Shown {
 
 /// Shows every tool the caller may use, with its schema.
 #[derive(Default)]
-pub struct Everything(Effectives);
+pub struct FullView(EffectiveCatalogCache);
 
-impl ModelView for Everything {
+impl ModelView for FullView {
     fn show<'a>(
         &'a self,
         engine: &'a Engine,

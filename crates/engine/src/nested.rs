@@ -23,9 +23,9 @@ const MAX_NAME_IN_STEP: usize = 80;
 
 /// Makes calls on behalf of a call. Cheap to clone; clones count together.
 #[derive(Clone)]
-pub struct NestedCalls(Option<Arc<Nest>>);
+pub struct NestedCalls(Option<Arc<NestedContext>>);
 
-struct Nest {
+struct NestedContext {
     engine: Engine,
     scope: RunScope,
     parent: CallId,
@@ -65,7 +65,7 @@ impl NestedCalls {
             return Self::none();
         }
         let at_once = scope.policy.limits().max_concurrency.max(1) as usize;
-        Self(Some(Arc::new(Nest {
+        Self(Some(Arc::new(NestedContext {
             engine: engine.clone(),
             scope: scope.nested(call.call_id, scope.tools.clone(), scope.policy.clone()),
             parent: call.call_id,
@@ -86,7 +86,7 @@ impl NestedCalls {
             let mut scope = nest.scope.nested(nest.parent, nest.scope.tools.clone(), policy);
             // A path that a script names is the script's own, even if a person started the script.
             scope.acting = Arc::new(Caller { door, ..Caller::clone(&scope.caller) });
-            Arc::new(Nest {
+            Arc::new(NestedContext {
                 engine: nest.engine.clone(),
                 scope,
                 parent: nest.parent,
@@ -130,7 +130,7 @@ impl NestedCalls {
             .retryable(false));
         };
         let number = nest.made.fetch_add(1, Ordering::Relaxed) + 1;
-        // A tool that is gone by now must not be reached through an older snapshot.
+        // A tool that has been removed must not be called through an older snapshot.
         let tools = nest.engine.tools();
         let name = tools.snapshot.get(tool).map_or(tool, |entry| entry.name().as_str());
         let nested_id = nested_id(&nest.parent_tool, nest.parent, name, number);

@@ -25,6 +25,7 @@ mod predict;
 
 pub(crate) use after_crash::{Reconciliation, abandon, assume_done, in_doubt, interrupted, left_in_doubt, reconcile};
 pub(crate) use approve::question_id;
+pub(crate) use clearance::ask_ahead;
 pub(crate) use outcome::{hand_over_by_reference, refuse, skip, with_store_failure};
 
 use crate::{
@@ -34,8 +35,8 @@ use crate::{
     facts::{self, LateFacts},
     record::{CallRecord, INLINE_BYTES, NoteRecord, Record},
     scope::RunScope,
-    secrets::Kept,
-    store::{Durability, Position},
+    secrets::StoredArguments,
+    store::{Durability, Position, StoreError},
     view,
 };
 use approve::Approved;
@@ -52,6 +53,9 @@ use toolyard_protocol::{
     ToolCallParts, ToolResult,
 };
 use tracing::Instrument as _;
+
+/// How often a call that waits for this node's lease looks at it.
+const LEASE_LOOK: Duration = Duration::from_millis(20);
 
 /// One pass through the pipeline.
 pub(crate) struct StepCall {
@@ -78,7 +82,7 @@ pub(crate) struct StepCall {
 pub(crate) const CALL_SCOPE: &str = "call";
 
 /// A call with its result.
-pub(crate) struct Settled {
+pub(crate) struct FinishedCall {
     pub(crate) result: ToolResult,
     /// The output, if the result only refers to it.
     pub(crate) whole: Option<Map<String, Value>>,
@@ -88,7 +92,7 @@ pub(crate) struct Settled {
     pub(crate) side_effects: bool,
 }
 
-impl Settled {
+impl FinishedCall {
     pub(crate) fn new(result: ToolResult, position: Position, side_effects: bool) -> Self {
         Self { result, whole: None, position, side_effects }
     }
@@ -113,7 +117,7 @@ struct Checked {
     /// `argsHash`: the hash of that JSON.
     hash: String,
     /// What is recorded in place of the arguments, when some of them are secret.
-    kept: Option<Kept>,
+    kept: Option<StoredArguments>,
 }
 
 /// What goes into the record of a call.
@@ -126,7 +130,7 @@ struct CallParts<'a> {
 }
 
 /// Runs a call through the pipeline. Always returns exactly one result.
-pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) -> Settled {
+pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) -> FinishedCall {
     let call_id = call.recovered.unwrap_or_else(|| CallId::from_uuid(engine.clock().new_id()));
     // From here on the call can be stopped by its id, while it waits for a person as well as while it runs.
     let stop = call.cancel.child_token();
@@ -187,8 +191,7 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
             return unrecorded(engine, &call, &envelope, started, error.into());
         }
     }
-    if stop.is_cancelled() {
-        let (status, failed) = attempt::Stopped::Cancelled { answer: None }.into_outcome(&envelope);
+    if let Err((status, failed)) = may_begin(engine, &stop, timeout, &envelope, side_effects).await {
         return end(status, Err(failed));
     }
 
@@ -220,14 +223,39 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
     }
 }
 
-/// A place among the engine's concurrent calls, but for a nested call, and one among the run's.
+/// Whether the call may be dispatched: it was not cancelled, and this node's lease is good. While the lease may have run
+/// out, another node may be about to take over the run, so a call with side effects waits for the next beat, at most as
+/// long as the call itself may take. A store that is not shared answers at once.
+async fn may_begin(
+    engine: &Engine,
+    stop: &CancellationToken,
+    patience: Duration,
+    envelope: &ToolCall,
+    side_effects: bool,
+) -> Result<(), (ResultStatus, Failed)> {
+    let began = tokio::time::Instant::now();
+    while !stop.is_cancelled() {
+        match engine.store().may_dispatch() {
+            Err(error) if side_effects => {
+                if matches!(error, StoreError::Fenced(_)) || began.elapsed() >= patience {
+                    return Err((ResultStatus::Error, Failure::from(error).into()));
+                }
+                tokio::time::sleep(LEASE_LOOK).await;
+            }
+            _ => return Ok(()),
+        }
+    }
+    Err(attempt::Stopped::Cancelled { answer: None }.into_outcome(envelope))
+}
+
+/// A slot among the run's concurrent calls and, except for a nested call, one among the engine's.
 type Permits<'a> = (Option<SemaphorePermit<'a>>, SemaphorePermit<'a>);
 
-/// Waits for a place, until the call is stopped.
+/// Waits for a slot, until the call is stopped.
 async fn permit<'a>(engine: &'a Engine, scope: &'a RunScope, stop: &CancellationToken) -> Result<Permits<'a>, Failure> {
     let places = async {
-        // A nested call stands on its parent's place in the engine: were it to wait for another, parents that wait for
-        // their children could fill all places.
+        // A nested call uses its parent's slot in the engine. If it waited for another one, parents that wait for their
+        // children could occupy all slots.
         let engine_wide = if scope.is_nested() { None } else { Some(engine.permits().acquire().await?) };
         Ok::<_, AcquireError>((engine_wide, scope.permits.acquire().await?))
     };
@@ -252,7 +280,7 @@ fn runner(scope: &RunScope, entry: &ToolEntry, side_effects: bool) -> Result<Opt
     })
 }
 
-/// The call's envelope, with everything that is decided about it.
+/// The call's envelope and the decisions about it.
 #[allow(clippy::too_many_arguments)] // the parts of one envelope
 fn envelope(
     engine: &Engine,
@@ -410,7 +438,7 @@ async fn observe(
     }
 }
 
-/// Asks a provider what became of a call; it may neither hang nor panic in the answer.
+/// Asks a provider for the outcome of a call, with a timeout and protection against panics.
 async fn look(
     provider: &Arc<dyn Provider>,
     context: &CallContext,

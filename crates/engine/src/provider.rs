@@ -201,8 +201,7 @@ impl Failed {
         Self { effects, ..failure.into() }
     }
 
-    /// With more for logs, where there is more to say than the failure's message and its causes do. The last 8 KiB are
-    /// kept.
+    /// Adds a text for logs, in addition to the failure's message and causes. The last 8 KiB are kept.
     pub fn debug(mut self, text: Option<String>) -> Self {
         let more = text.filter(|text| !text.trim().is_empty());
         let known = self.debug_message.into_iter().chain(more).collect::<Vec<_>>().join("\n");
@@ -221,7 +220,7 @@ impl From<Failure> for Failed {
 /// What `reconcile` found after a crash.
 #[derive(Debug)]
 pub enum Reconciled {
-    /// The effect is there; this is the output the call would have had.
+    /// The effect happened; this is the output that the call would have returned.
     Done(Output),
     /// The effect is not there; the call can be made again.
     NotDone,
@@ -229,7 +228,7 @@ pub enum Reconciled {
     Conflict(Failed),
 }
 
-/// A call that takes another one back.
+/// A call that undoes another one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InverseCall {
@@ -256,7 +255,7 @@ pub trait Provider: Send + Sync + 'static {
         Box::pin(async { Ok(Prepared::default()) })
     }
 
-    /// Does it. Called at most once for each `prepare`.
+    /// Makes the change. Called at most once for each `prepare`.
     fn execute<'a>(
         &'a self,
         context: &'a CallContext,
@@ -264,7 +263,7 @@ pub trait Provider: Send + Sync + 'static {
         prepared: Prepared,
     ) -> BoxFuture<'a, Result<Output, Failed>>;
 
-    /// After a crash: did it happen? Only asked of tools with idempotency `etag`.
+    /// Determines after a crash whether the change was made. Only called for tools with idempotency `etag`.
     fn reconcile<'a>(
         &'a self,
         _context: &'a CallContext,

@@ -94,11 +94,11 @@ pub enum Record {
     Retry(RetryRecord),
     /// Information that changes nothing.
     Note(NoteRecord),
-    /// Somebody asked to stop.
+    /// The run was asked to stop.
     Cancel(CancelRecord),
     /// The run waits for a person to settle a call.
     Paused(PausedRecord),
-    /// A person settled it.
+    /// A person decided about a call whose outcome was unknown.
     Settled(SettledRecord),
     /// The run ended.
     Finished(FinishedRecord),
@@ -106,7 +106,7 @@ pub enum Record {
     Checkpoint(crate::chain::Checkpoint),
 }
 
-/// Everything that holds for the whole run.
+/// The facts that hold for the whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunStarted {
@@ -377,12 +377,12 @@ pub struct NoteRecord {
     /// The step it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_id: Option<StepId>,
-    /// Details.
+    /// Details of the note, for readers of the record.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub payload: Map<String, Value>,
 }
 
-/// Somebody asked to stop.
+/// The run was asked to stop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CancelRecord {
@@ -412,13 +412,13 @@ pub struct PausedRecord {
 pub enum Settlement {
     /// The call happened.
     AssumeDone,
-    /// It did not; do it now.
+    /// The call did not happen; make it now.
     Rerun,
     /// End the run.
     Abort,
 }
 
-/// A person settled it.
+/// A person decided about a call whose outcome was unknown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SettledRecord {

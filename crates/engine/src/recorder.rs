@@ -1,4 +1,5 @@
-//! Writes one run's record: numbers, chains and queues each record, tags batches, tells the watchers, signs checkpoints.
+//! Writes one run's record: numbers, chains and queues each record, tags batches, notifies subscribers, signs
+//! checkpoints.
 
 use crate::{
     Blob, EventBus, Store,
@@ -34,16 +35,16 @@ struct State {
     /// The chain value before the first record of the batch that is being made.
     queued_chain: [u8; 32],
     view: RunView,
-    /// Where records are written before their length is known: grown once, not for each.
+    /// A reused buffer in which records are serialised.
     scratch: Vec<u8>,
     pending: Vec<Frame>,
     blobs: Vec<Blob>,
     row: Option<RunRow>,
-    /// Nobody holds the run after the next batch.
+    /// Whether the run has no holder after the next batch.
     release: bool,
     last_checkpoint: u64,
     last_position: Position,
-    /// Why the store refused a batch. The record has a hole from there on and is not continued.
+    /// Why the store refused a batch. The record would have a gap from there on, so it is not continued.
     broken: Option<StoreError>,
 }
 
@@ -141,7 +142,7 @@ impl Recorder {
         state.chain = chain::link(&state.chain, state.seq, kind, &payload);
         let frame = Frame { seq: state.seq, kind, payload, chain: state.chain };
         state.pending.push(frame);
-        // The view would keep a copy of the whole plan, which only envelopes made from the record need.
+        // The view would keep a copy of the whole plan, which is needed only to build envelopes from the record.
         if !matches!(record, Record::RunStarted(_)) {
             state.view.note(record);
         }
@@ -179,12 +180,12 @@ impl Recorder {
         self.lock().row = Some(row);
     }
 
-    /// Lets go of the run with the next batch: any owner may take it up afterwards.
+    /// Releases the run with the next batch: any owner may resume it afterwards.
     pub fn release(&self) {
         self.lock().release = true;
     }
 
-    /// Queues what was pushed. The order of records is the order of `push`.
+    /// Queues the pushed records, in the order of `push`.
     pub fn flush(&self, durability: Durability) -> Result<Position, StoreError> {
         let mut state = self.lock();
         if let Some(error) = &state.broken {
@@ -233,19 +234,19 @@ impl Recorder {
         state.queued_chain = state.chain;
     }
 
-    /// Queues what was pushed and answers when it is durable.
+    /// Queues the pushed records and returns when they are durable.
     pub async fn sync(&self) -> Result<(), StoreError> {
         let position = self.flush(Durability::Sync)?;
         self.store.durable(position).await
     }
 
-    /// As [`Recorder::sync`], on this thread if the store likes; see [`Store::durable_here`].
+    /// As [`Recorder::sync`]; the store may perform the sync on this thread, see [`Store::durable_here`].
     pub async fn sync_here(&self) -> Result<(), StoreError> {
         let position = self.flush(Durability::Sync)?;
         self.store.durable_here(position).await
     }
 
-    /// Answers when a position is durable.
+    /// Returns when a position is durable.
     pub async fn durable(&self, position: Position) -> Result<(), StoreError> {
         self.store.durable(position).await
     }
@@ -256,7 +257,7 @@ impl Recorder {
         (state.seq, state.chain)
     }
 
-    /// Tells watchers how far a call is. Not part of the record.
+    /// Sends the progress of a call to subscribers. It is not part of the record.
     pub fn progress(
         &self,
         call_id: CallId,

@@ -3,8 +3,8 @@
 //! [`redactor`] is the redactor of this process. It is given secret values where they are read (configuration, token
 //! files, OAuth) and hides them in outgoing text: log lines, error messages, and output of upstream servers and
 //! plugins. [`url`] and [`argument`] show a value that may contain a secret without the secret. It hides known secrets
-//! and text that looks like a credential. It does not change arguments and outputs on their way to tools and callers. What
-//! of them is kept in the record is the matter of [`crate::secrets`], which tells the redactor of the secrets it finds.
+//! and text that looks like a credential. It does not change arguments and outputs on their way to tools and callers.
+//! [`crate::secrets`] decides what the record keeps of them, and passes the secrets that it finds to the redactor.
 
 use memchr::memmem::Finder;
 use serde_json::Value;
@@ -27,7 +27,7 @@ const MIN_BYTES: usize = 8;
 const MIN_RANDOM: usize = 12;
 /// A line of a secret of several lines is looked for from this length on.
 const MIN_LINE: usize = 16;
-/// Values that are remembered; the oldest give way.
+/// The largest number of known values; beyond that, the oldest are dropped.
 const MAX_VALUES: usize = 4096;
 /// Words in the name of a variable, header, flag or parameter that indicate a secret value.
 const TELLING: [&str; 14] = [
@@ -56,7 +56,7 @@ const PRIVATE_KEY: &str = "PRIVATE KEY-----";
 /// Characters after such a beginning that make it a credential.
 pub const MIN_MARKED: usize = 12;
 
-/// Secret arguments that are remembered for log lines; the oldest give way.
+/// The largest number of secret arguments that are kept for log lines; beyond that, the oldest are dropped.
 const MAX_PASSING: usize = 256;
 
 /// A value that is looked for.
@@ -127,7 +127,7 @@ impl Redactor {
         self.is_used.store(true, Ordering::Release);
     }
 
-    /// Learns the value of a variable, header or setting if its name or its looks say that it is secret.
+    /// Learns the value of a variable, header or setting if its name or its form indicates a secret.
     pub fn learn_named(&self, name: &str, value: &str) {
         if is_telling(name) || looks_random(value) {
             self.learn(value);
@@ -189,8 +189,9 @@ impl Redactor {
         }
     }
 
-    /// Hides the secrets that are known, secret arguments of recent calls, and what looks like a credential: for log lines
-    /// and error messages. Outputs are not searched for arguments: a weak password is a word that other outputs hold.
+    /// Hides the secrets that are known, secret arguments of recent calls, and what looks like a credential: for log
+    /// lines and error messages. Outputs are not searched for secret arguments, because a weak password can be an
+    /// ordinary word.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let Some(values) = self.values() else { return patterns(text) };
         let passing = self.passing.read().unwrap_or_else(PoisonError::into_inner);
@@ -238,7 +239,8 @@ impl Redactor {
 
 fn hide<'a, 'v>(text: &'a str, values: impl Iterator<Item = &'v SecretValue>) -> Cow<'a, str> {
     let mut found: Vec<&SecretValue> = values.filter(|value| value.finder.find(text.as_bytes()).is_some()).collect();
-    // The longest first: a secret that begins another one would leave the rest of it to be read.
+    // The longest first: if one secret is the beginning of another, replacing the shorter one would leave the rest
+    // readable.
     found.sort_by_key(|value| std::cmp::Reverse(value.text.len()));
     found.into_iter().fold(Cow::Borrowed(text), |shown, value| Cow::Owned(shown.replace(&*value.text, HIDDEN)))
 }
@@ -348,7 +350,7 @@ pub(crate) fn credentials(text: &str) -> Vec<Range<usize>> {
     let mut at = 0;
     while let Some(next) = text[at..].chars().next() {
         let before = text[..at].chars().next_back();
-        // What follows a credential at once is judged as if nothing stood before it.
+        // Text directly after a credential is judged as if it were at the beginning.
         let boundary = !before.is_some_and(|c| c.is_ascii_alphanumeric()) || found.last().is_some_and(|f| f.end == at);
         match credential_at(&text[at..], boundary) {
             Some(span) => {
@@ -362,7 +364,7 @@ pub(crate) fn credentials(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The credential in a text that begins with one, or with what stands before one (`Bearer `, `://`).
+/// The credential at the beginning of a text, or after a prefix such as `Bearer ` or `://`.
 fn credential_at(text: &str, boundary: bool) -> Option<Range<usize>> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '+' | '/' | '=');
     let end_of = |text: &str| text.find(|c| !is_part(c)).unwrap_or(text.len());

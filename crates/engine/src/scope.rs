@@ -41,6 +41,8 @@ pub(crate) struct RunScope {
     pub(crate) origin: RunId,
     /// How the caller can come back for the result, if it can.
     pub(crate) comeback: Option<Comeback>,
+    /// The client's own id of the call that this run makes.
+    pub(crate) client_call: Option<String>,
 }
 
 /// How the caller of a direct call can come back for its result after it stopped waiting: it makes the call again with
@@ -78,8 +80,10 @@ impl RunScope {
             previews: self.previews.clone(),
             parent: Some(parent),
             origin: self.origin,
-            // A nested call cannot be collected: the call that makes it does not stand still until somebody answers.
+            // Nobody can come back for a nested call, because the call that makes it does not wait that long.
             comeback: None,
+            // The answer that was given ahead is about the call itself.
+            client_call: None,
         }
     }
 
@@ -90,10 +94,10 @@ impl RunScope {
 
 /// What a run has used of its limits. Clones share the count.
 #[derive(Clone, Default)]
-pub(crate) struct Usage(Arc<Used>);
+pub(crate) struct Usage(Arc<UsedAmounts>);
 
 #[derive(Default)]
-struct Used {
+struct UsedAmounts {
     bytes_written: AtomicU64,
     deletes: AtomicU64,
 }
@@ -133,9 +137,9 @@ impl Usage {
 /// The in-memory twins of a dry run, one for each provider it touches, in the order they were first touched: a preview
 /// must come out the same each time. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct Previews(Arc<Mutex<Vec<Twin>>>);
+pub(crate) struct Previews(Arc<Mutex<Vec<PreviewPair>>>);
 
-type Twin = (Arc<dyn Provider>, Option<Arc<dyn PreviewProvider>>);
+type PreviewPair = (Arc<dyn Provider>, Option<Arc<dyn PreviewProvider>>);
 
 impl Previews {
     /// The twin of a provider, made at first use.

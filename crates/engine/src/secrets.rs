@@ -30,7 +30,7 @@ use std::{
 use toolyard_catalog::{EffectivePolicy, Snapshot, ToolEntry};
 use toolyard_protocol::{CallId, ErrorCode, Failure, RunId, canonical};
 
-/// What stands in place of a secret begins with this; its HMAC and `)` follow.
+/// The beginning of a placeholder for a secret; the secret's HMAC and `)` follow.
 const OPEN: &str = "(secret hmac-sha256:";
 const CLOSE: char = ')';
 /// Hex digits of an HMAC: 128 bits, as in the tags of records.
@@ -71,13 +71,13 @@ pub struct SecretArgument {
     /// JSON Pointer into the arguments.
     #[serde(rename = "p")]
     pub path: String,
-    /// Why.
+    /// The rule that marks the argument as secret.
     pub by: MarkedBy,
 }
 
 /// What says which arguments are secret.
 #[derive(Clone, Copy)]
-pub(crate) struct Marks<'a> {
+pub(crate) struct SecretMarks<'a> {
     /// The tool that is called; `None` when there is no such tool.
     pub(crate) tool: Option<&'a ToolEntry>,
     /// All tools: the arguments of a call may hold another call.
@@ -85,24 +85,24 @@ pub(crate) struct Marks<'a> {
     pub(crate) policy: &'a EffectivePolicy,
 }
 
-impl<'a> Marks<'a> {
+impl<'a> SecretMarks<'a> {
     /// For a call of the tool with this name or id.
     pub(crate) fn of(tools: &'a Snapshot, policy: &'a EffectivePolicy, tool: &str) -> Self {
         Self { tool: tools.get(tool).map(|entry| &**entry), tools, policy }
     }
 }
 
-/// Arguments as they are kept.
+/// Arguments as they are stored: with placeholders instead of secrets.
 #[derive(Debug, Clone)]
-pub(crate) struct Kept {
+pub(crate) struct StoredArguments {
     pub(crate) args: Arc<Map<String, Value>>,
     pub(crate) secrets: Vec<SecretArgument>,
 }
 
-/// What to do with a text that already stands in place of a secret.
+/// What to do with a text that is already a placeholder for a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placeholders {
-    /// It comes from the record and stays as it is.
+    /// The text comes from the record and is kept unchanged.
     Stay,
     /// A caller wrote it. It is treated as a secret itself, so that it is not taken for one that Toolyard replaced.
     Hide,
@@ -132,7 +132,12 @@ impl RunSecrets {
     }
 
     /// The arguments as they are to be kept; `None` when they hold no secret. Remembers the secrets for the rest of the run.
-    pub(crate) fn keep(&self, marks: Marks<'_>, args: &Map<String, Value>, placeholders: Placeholders) -> Option<Kept> {
+    pub(crate) fn keep(
+        &self,
+        marks: SecretMarks<'_>,
+        args: &Map<String, Value>,
+        placeholders: Placeholders,
+    ) -> Option<StoredArguments> {
         let mut secrets = whole_values(marks, args);
         if placeholders == Placeholders::Stay {
             let is_kept = |path: &str| at(args, path).and_then(Value::as_str).is_some_and(is_placeholder);
@@ -158,13 +163,13 @@ impl RunSecrets {
         }
         secrets.extend(pieces);
         self.hide_map(&mut kept);
-        (kept != *args).then(|| Kept { args: Arc::new(kept), secrets })
+        (kept != *args).then(|| StoredArguments { args: Arc::new(kept), secrets })
     }
 
     /// The hash of the arguments as they are to be kept.
     pub(crate) fn hash(
         &self,
-        marks: Marks<'_>,
+        marks: SecretMarks<'_>,
         args: &Map<String, Value>,
         placeholders: Placeholders,
     ) -> Result<String, canonical::CanonicalError> {
@@ -200,13 +205,14 @@ impl RunSecrets {
         if !known.iter().any(|secret| secret.text == text) {
             let placeholder = self.placeholder(&Value::from(text));
             known.push(KnownSecret { text: text.to_owned(), placeholder });
-            // The longest first: a secret that begins another one would leave the rest of it to be read.
+            // The longest first: if one secret is the beginning of another, replacing the shorter one would leave the
+            // rest readable.
             known.sort_by_key(|secret| std::cmp::Reverse(secret.text.len()));
             self.is_used.store(true, Ordering::Release);
         }
     }
 
-    /// What stands in the record in place of a value.
+    /// The placeholder that replaces a value in the record.
     pub(crate) fn placeholder(&self, value: &Value) -> String {
         let hmac = canonical::hex(&self.signer.secret_hmac(&json_of(value)));
         format!("{OPEN}{}{CLOSE}", &hmac[..DIGITS])
@@ -275,7 +281,7 @@ impl RunSecrets {
 }
 
 impl Verifier {
-    /// Whether this value is the one that a placeholder stands for. `None` for whoever has only the public key.
+    /// Whether this value is the one that a placeholder stands for. `None` for a verifier with only the public key.
     pub fn proves_secret(&self, value: &Value, placeholder: &str) -> Option<bool> {
         let hmac = canonical::hex(&self.secret_hmac(&json_of(value))?);
         Some(digits_of(placeholder).is_some_and(|digits| hmac.starts_with(digits)))
@@ -363,7 +369,7 @@ fn json_of(value: &Value) -> Vec<u8> {
 }
 
 /// Arguments that are secret as a whole.
-pub(crate) fn whole_values(marks: Marks<'_>, args: &Map<String, Value>) -> Vec<SecretArgument> {
+pub(crate) fn whole_values(marks: SecretMarks<'_>, args: &Map<String, Value>) -> Vec<SecretArgument> {
     let mut found: Vec<SecretArgument> = Vec::new();
     let mut add = |paths: Vec<String>, by| {
         for path in paths {
@@ -460,7 +466,7 @@ fn pieces_of(text: &str, placeholders: Placeholders) -> Vec<&str> {
     found
 }
 
-/// Whether a JSON Pointer leads to another's value or into it.
+/// Whether a JSON Pointer names the same value as another one, or a value inside it.
 fn is_within(path: &str, other: &str) -> bool {
     path.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -53,7 +53,8 @@ pub enum RunKind {
     Call,
 }
 
-/// Who works on runs: a node in one of its lives. Opaque to everybody but the store, which is asked whether it still lives.
+/// The owner of runs: a node in one of its lives (epochs). Opaque to everything but the store, which knows whether the
+/// owner is alive.
 ///
 /// A store handle has one owner for as long as it is open. A later life of the same node has a higher epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -68,6 +69,29 @@ impl std::fmt::Display for Owner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.node, self.epoch)
     }
+}
+
+/// How a node of a cluster is doing, as the store knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeState {
+    /// Its lease is current.
+    Live,
+    /// It finishes its work and takes no new work.
+    Draining,
+    /// Its lease has run out. Another node takes over its runs.
+    Dead,
+}
+
+/// A node that works on a shared store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeRow {
+    /// Its name and epoch.
+    pub owner: Owner,
+    /// Where other nodes reach it, once it has said so; see [`Store::set_address`].
+    pub address: Option<String>,
+    /// Whether it works.
+    pub state: NodeState,
 }
 
 /// The last frame of a run.
@@ -160,6 +184,9 @@ pub enum StoreError {
     /// There is no room. The store serves again by itself once there is.
     #[error("{0}")]
     DiskFull(String),
+    /// It holds a fact that this program did not write, or an older one that was put back.
+    #[error("{0}")]
+    Tampered(String),
 }
 
 impl StoreError {
@@ -171,10 +198,15 @@ impl StoreError {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        let failure = Failure::new(ErrorCode::StoreUnavailable, error.to_string());
+        let code = match error {
+            StoreError::Tampered(_) => ErrorCode::RecordCorrupted,
+            _ => ErrorCode::StoreUnavailable,
+        };
+        let failure = Failure::new(code, error.to_string());
         match error {
+            StoreError::Tampered(_) => failure.suggest("Run `toolyard runs verify`: it names what was changed."),
             StoreError::DiskFull(_) => {
-                failure.suggest("Free some space on the disk of the state folder; Toolyard goes on by itself.")
+                failure.suggest("Free some space on the disk of the state folder; Toolyard then continues by itself.")
             }
             StoreError::Fenced(_) => failure.suggest("Restart this process."),
             StoreError::Failed(_) => failure,
@@ -182,13 +214,24 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// What became of [`Store::compare_and_set`].
+/// The result of [`Store::compare_and_set`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Swap {
     /// The fact is now as wanted.
     Done,
     /// Nothing was changed: this is what is there.
     Differs(Option<Vec<u8>>),
+}
+
+/// A fact as the store holds it, with its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredFact {
+    /// Its key within its space.
+    pub key: String,
+    /// Its bytes.
+    pub value: Vec<u8>,
+    /// When it expires.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// What [`Store::remove_unused_blobs`] removed.
@@ -203,8 +246,8 @@ pub struct RemovedBlobs {
 /// A fact as it is to become: its value and when it expires. `None` removes it.
 pub type NewFact = Option<(Vec<u8>, Option<Timestamp>)>;
 
-/// Tells that something in the store changed, whoever changed it. The number grows; hints are coalesced, so whoever hears
-/// one reads what lies beyond what it knows.
+/// A hint that something in the store changed, in any process. The number increases; hints are coalesced, so a receiver
+/// must read everything after what it knows.
 pub type Hints = tokio::sync::watch::Receiver<u64>;
 
 /// Makes the next ledger entry from the last one (`None` for the first): `(payload, chain)`. May read the store. When it
@@ -256,6 +299,9 @@ pub trait Store: Send + Sync + 'static {
     /// Rows, newest first; with [`RunFilter::after`], oldest first.
     fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError>;
 
+    /// Runs that have frames and no row, at most `limit`. Nothing lists them, so verification asks for them.
+    fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunId>, StoreError>;
+
     /// A run's frames in order, from a sequence number on.
     fn frames(&self, run_id: RunId, from_seq: u64, visit: FrameVisitor<'_>) -> Result<(), StoreError>;
 
@@ -263,7 +309,7 @@ pub trait Store: Send + Sync + 'static {
     /// frame means that it was, the frame before it that it was not, anything else that somebody else writes the run.
     fn head(&self, run_id: RunId) -> Result<Option<Head>, StoreError>;
 
-    /// Who this handle is. Whoever appends the first batch of a run holds the run.
+    /// The owner of this handle. The owner that appends the first batch of a run holds the run.
     fn owner(&self) -> Owner;
 
     /// The life that [`Store::owner`] names: what this handle's batches carry.
@@ -276,6 +322,40 @@ pub trait Store: Send + Sync + 'static {
 
     /// Ends what an owner may write, alive or not: see promise 7.
     fn fence(&self, owner: &Owner) -> Result<(), StoreError>;
+
+    /// Whether several nodes work on this store at once. Everything that exists for a cluster is behind this: a store of
+    /// one machine answers `false`, and nothing changes for it.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// The nodes that serve on this store, by name; empty for a store that is not shared. A node that closed its store
+    /// is not listed. One that died is listed as dead until another node has fenced it.
+    fn nodes(&self) -> Result<Vec<NodeRow>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Says where other nodes reach this one. Does nothing if the store is not shared.
+    fn set_address(&self, _address: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Says that this node takes no new work. Does nothing if the store is not shared.
+    fn set_draining(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// The secret that all nodes of a shared store know. Keys are derived from it and it is never used itself: see
+    /// [`crate::derive_shared`]. `None` for a store that is not shared.
+    fn shared_secret(&self) -> Option<[u8; 32]> {
+        None
+    }
+
+    /// Whether this owner may begin an effect now. A node whose lease may have run out answers an error: another node may
+    /// be about to take over its runs. Reads a clock and nothing else; always fine for a store that is not shared.
+    fn may_dispatch(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Who holds a run.
     fn holder(&self, run_id: RunId) -> Result<Option<Owner>, StoreError>;
@@ -352,6 +432,13 @@ pub trait Store: Send + Sync + 'static {
             }
         }
     }
+
+    /// The spaces that hold facts, by name.
+    fn fact_spaces(&self) -> Result<Vec<String>, StoreError>;
+
+    /// Facts of a space as the store holds them, by key, from after a key on, at most `limit`. A store that seals its
+    /// facts answers the sealed bytes: this is what verification reads.
+    fn stored_facts(&self, space: &str, after: Option<&str>, limit: usize) -> Result<Vec<StoredFact>, StoreError>;
 
     /// Removes runs that have ended, with their frames, and answers how many. Whoever removes runs notes it in the ledger
     /// first.

@@ -55,7 +55,7 @@ fn parent(run: &RunExport, call: &ToolCall) -> Option<CallId> {
 pub enum SessionMessage {
     /// The model asks for a tool.
     Assistant {
-        /// When.
+        /// The time of the event.
         timestamp: Timestamp,
         /// The calls.
         content: Vec<CallContent>,
@@ -75,7 +75,7 @@ pub enum SessionMessage {
         content: Vec<TextContent>,
         /// The tool's data, or the failure.
         details: Map<String, Value>,
-        /// When.
+        /// The time of the event.
         timestamp: Timestamp,
     },
 }
@@ -84,12 +84,12 @@ pub enum SessionMessage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CallApproval {
-    /// Who.
+    /// The person who answered.
     pub by: String,
     /// By which door.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub door: Option<String>,
-    /// When.
+    /// The time of the event.
     pub at: Timestamp,
     /// The hash of what was shown; a grant and a person's own act have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -156,8 +156,7 @@ fn answered(call: &ToolCall, id: &str, result: &ToolResult) -> SessionMessage {
     };
     let text = match &result.error {
         Some(error) => error.message.clone(),
-        // JSON that was read from a record can be written again.
-        None => serde_json::to_string_pretty(&details).unwrap_or_default(),
+        None => format!("{:#}", Value::Object(details.clone())),
     };
     SessionMessage::ToolResult {
         tool_call_id: id.to_owned(),

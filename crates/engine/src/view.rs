@@ -262,7 +262,7 @@ impl RunView {
         out
     }
 
-    /// What became of a step, and what is said about it on the way.
+    /// The event of a step's start, progress or end.
     fn step_event(&self, record: &Record) -> Option<ExecutionEvent> {
         use EventLevel::{Info, Warn};
         Some(match record {

@@ -45,8 +45,8 @@ pub(crate) struct Origin {
     pub(crate) browser_allowed: bool,
     /// The origin of the pages that this gateway serves, as this client reaches it: `http://127.0.0.1:18789`.
     pub(crate) own: String,
-    /// Whether nobody between the client and this gateway can read along: TLS, or a connection inside this machine to a
-    /// name of this machine.
+    /// Whether nobody between the client and this gateway can read the traffic: TLS, or a connection inside this
+    /// machine to a name of this machine.
     pub(crate) is_private: bool,
 }
 
@@ -56,18 +56,25 @@ impl Origin {
         self.browser.as_deref().is_some_and(|page| page.eq_ignore_ascii_case(&self.own))
     }
 
+    /// The origin of another node's request, which its envelope vouches for.
+    pub(crate) fn of_node(address: IpAddr) -> Self {
+        let address = address.to_canonical();
+        let (browser, own) = (None, String::new());
+        Self { address, is_local: false, browser, browser_allowed: true, own, is_private: false }
+    }
+
     /// Whether the client reaches this gateway over TLS.
     pub(crate) fn is_https(&self) -> bool {
         self.own.starts_with("https:")
     }
 }
 
-/// Why a connection is refused before a word is exchanged.
+/// Why a connection is refused before its first frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unattributed {
     /// Forwarding headers from an address that is not a trusted proxy.
     Proxy,
-    /// A `Host` that is not ours: a page that lets its own name point here.
+    /// A `Host` that is not this gateway's: the page of a site whose DNS name points to this machine.
     Host,
 }
 
@@ -146,7 +153,7 @@ fn allowed_origin(settings: &Settings, origin: &str, host: &str) -> bool {
     own || settings.allowed_origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
 }
 
-/// Counts wrong credentials by address.
+/// Counts failed authentications by address.
 pub(crate) struct Guesses {
     rules: RateLimit,
     addresses: Mutex<HashMap<IpAddr, Tries>>,
@@ -190,7 +197,7 @@ impl Guesses {
                     || t.wrong.last().is_some_and(|at| now.duration_since(*at) < self.rules.window)
             });
             if addresses.len() >= MAX_REMEMBERED {
-                // A flood from very many addresses: forgetting some is better than growing without end.
+                // With wrong credentials from very many addresses, forgetting some is better than unbounded memory.
                 let some: Vec<IpAddr> = addresses.keys().take(MAX_REMEMBERED / 10).copied().collect();
                 for address in some {
                     addresses.remove(&address);

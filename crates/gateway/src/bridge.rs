@@ -35,19 +35,19 @@ pub(crate) fn accept(gateway: &Gateway, request: Admitted) -> Response {
     })
 }
 
-/// The refusal of what is no WebSocket.
+/// The refusal of a request that is not a WebSocket upgrade.
 pub(crate) fn not_a_socket() -> (StatusCode, &'static str) {
     (StatusCode::UPGRADE_REQUIRED, "the bridge speaks WebSocket")
 }
 
-/// Serves a connection. Gives the code it was closed with, if we closed it.
+/// Serves a connection. Returns the close code if the gateway closed it.
 async fn serve<S>(mut socket: WebSocketStream<Heard<S>>, gateway: Gateway, seat: Arc<Seat>) -> Option<u16>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (id, mut outgoing) = gateway.hub().bridge_connected();
-    // Long frames are for plugins that have shown their session's secret. A plugin whose hello was refused is told why by
-    // what follows, as any other.
+    // Long frames are accepted after the plugin has presented its session's secret. A plugin whose hello was refused
+    // receives the reason in the close frame.
     let hello = tokio::time::timeout(HELLO_WITHIN, hello(&mut socket, &gateway, id)).await.unwrap_or(Hello::Open);
     if gateway.hub().bridge_is_bound(id) && seat.prove_socket().is_ok() {
         socket.limits_mut().set_max_payload_len(Some(MAX_FRAME_BYTES));
@@ -86,7 +86,7 @@ where
 
 type End = Option<(u16, &'static str)>;
 
-/// What became of the time before the first frame.
+/// The result of waiting for the first frame.
 enum Hello {
     /// A frame arrived, or none in time; the hub decides what follows.
     Open,
@@ -105,6 +105,7 @@ async fn hello(
         match stream.next().await {
             Some(Ok(message)) => {
                 if let Some(text) = message.as_text() {
+                    gateway.hub().bring_bridge(text).await;
                     gateway.hub().bridge_text(id, text);
                     return Hello::Open;
                 }
@@ -152,11 +153,11 @@ async fn write(
     while let Some(first) = outgoing.receiver.recv().await {
         let (mut bytes, mut receipts) = (0, Vec::new());
         let mut next = Some(first);
-        // What is waiting goes out together, in one flush.
+        // All waiting frames are written together, with one flush.
         while let Some(out) = next {
             match out {
                 BridgeOut::Close(code, reason) => {
-                    // The connection ends here: a peer that takes nothing more misses the rest.
+                    // The connection ends here; a failed write to a closed peer does not matter.
                     drop(tokio::time::timeout(TICK, sink.flush()).await);
                     return Some((code, reason));
                 }

@@ -7,7 +7,7 @@ use crate::ws::{
 use futures_util::{FutureExt, StreamExt};
 use serde_json::Value;
 
-/// What became of a text that should be a request.
+/// The result of parsing a text as a request.
 #[derive(Debug)]
 pub enum RequestOutcome {
     /// A request frame.
@@ -48,7 +48,7 @@ pub fn read_messages(sent: &[u8], longest: usize) -> Vec<Message> {
     let stream = tokio::io::join(sent, tokio::io::sink());
     let mut socket = upgrade::server(longest).serve(stream);
     let mut messages = Vec::new();
-    // Everything is there: nothing is ever waited for.
+    // All bytes are in memory, so a read never waits.
     while let Some(Some(Ok(message))) = socket.next().now_or_never() {
         if message.is_text() || message.is_binary() {
             messages.push(Message { is_text: message.is_text(), payload: message.as_payload().to_vec() });

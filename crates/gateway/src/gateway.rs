@@ -5,6 +5,7 @@ use crate::{
     admission::{body::Bodies, seats::Seats},
     auth::{Guesses, Secret},
     mount::{Endpoint, Mount},
+    node::{HttpNodes, NodePlaces},
     places::Places,
     settings::Settings,
     writes::Writes,
@@ -14,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use toolyard_engine::redact::redactor;
 use toolyard_service::{Hub, Service, SessionTools};
 
-/// What the doors share. Cheap to clone.
+/// The state that the doors share. Cheap to clone.
 #[derive(Clone)]
 pub struct Gateway {
     pub(crate) inner: Arc<Inner>,
@@ -29,14 +30,21 @@ pub(crate) struct Inner {
     pub(crate) bodies: Arc<Bodies>,
     pub(crate) writes: Writes,
     pub(crate) places: Places,
+    pub(crate) node_places: NodePlaces,
     pub(crate) boot_id: String,
     mounts: RwLock<Vec<Mount>>,
 }
 
 impl Gateway {
-    /// Makes the shared state and starts what keeps it current. Must be called inside a tokio runtime.
+    /// Creates the shared state and starts the tasks that keep it current. Must be called inside a tokio runtime.
     pub fn new(service: Service, settings: Settings, stop: CancellationToken) -> Self {
         redactor().learn(&settings.token);
+        if let Some(cluster) = service.cluster() {
+            match HttpNodes::new() {
+                Ok(nodes) => cluster.connect(Arc::new(nodes)),
+                Err(error) => tracing::error!(error, "other nodes cannot be reached from here"),
+            }
+        }
         let inner = Inner {
             hub: Hub::new(service, settings.hub(), stop),
             secret: Secret::new(&settings.token),
@@ -45,6 +53,7 @@ impl Gateway {
             bodies: Arc::default(),
             writes: Writes::default(),
             places: Places::default(),
+            node_places: NodePlaces::default(),
             boot_id: uuid::Uuid::now_v7().to_string(),
             mounts: RwLock::default(),
             settings,
@@ -74,14 +83,16 @@ impl Gateway {
         mounts.iter().find(|mount| mount.serves(path)).cloned()
     }
 
-    /// Sets who lists and runs the tools of bridged sessions. Without it they have none.
+    /// Sets the implementation that lists and runs the tools of bridged sessions. Without it they have no tools.
     pub fn set_bridge_tools(&self, tools: Arc<dyn SessionTools>) {
         self.hub().set_bridge_tools(tools);
     }
 
-    /// Says goodbye to everybody; call it before stopping.
-    pub async fn farewell(&self, reason: &str) {
-        self.hub().farewell(reason).await;
+    /// Sends the shutdown event to all clients; call it before stopping.
+    ///
+    /// `elsewhere` are the addresses of other nodes to which clients can connect.
+    pub async fn farewell(&self, reason: &str, elsewhere: &[String]) {
+        self.hub().farewell(reason, elsewhere).await;
     }
 
     pub(crate) fn service(&self) -> &Service {

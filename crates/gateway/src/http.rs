@@ -7,13 +7,14 @@ use crate::{
     gateway::Gateway,
     places::Permit,
     settings::{BODY_WITHIN, MAX_HTTP_BODY},
+    verbs::Verbs,
     ws::upgrade,
 };
 use axum::{
     Router,
     body::{Body, Bytes},
     extract::{ConnectInfo, Request, State},
-    http::{HeaderValue, Method, StatusCode, header},
+    http::{HeaderValue, StatusCode, header},
     middleware::{self, Next},
     response::{
         IntoResponse, Response,
@@ -29,6 +30,7 @@ use toolyard_engine::{BoxFuture, Caller, Door, Subscription};
 use toolyard_protocol::{EventType, ExecutionEvent, RunId};
 use toolyard_service::{
     Lane, Message, Object,
+    cluster::envelope::NODE_PATH,
     params::{self, Checker},
     pulse::{self, EventLoop},
     sessions::Key,
@@ -41,36 +43,6 @@ struct Route {
     verbs: Verbs,
     rule: Rule,
     answer: fn(Gateway, Admitted) -> BoxFuture<'static, Response>,
-}
-
-/// The methods of a route.
-#[derive(Clone, Copy)]
-pub(crate) enum Verbs {
-    /// `GET` and `HEAD`.
-    Look,
-    Get,
-    Post,
-    /// The route checks the method itself.
-    Any,
-}
-
-impl Verbs {
-    pub(crate) fn takes(self, method: &Method) -> bool {
-        match self {
-            Self::Look => matches!(*method, Method::GET | Method::HEAD),
-            Self::Get => method == Method::GET,
-            Self::Post => method == Method::POST,
-            Self::Any => true,
-        }
-    }
-
-    fn names(self) -> &'static str {
-        match self {
-            Self::Look => "GET, HEAD",
-            Self::Get | Self::Any => "GET",
-            Self::Post => "POST",
-        }
-    }
 }
 
 /// Every path of the gateway itself. `*` matches one segment.
@@ -113,6 +85,7 @@ const ROUTES: &[Route] = &[
         rule: Rule::open(),
         answer: |g, r| Box::pin(console::download(g, r)),
     },
+    Route { path: "/deny/*", verbs: Verbs::Form, rule: Rule::open(), answer: |g, r| Box::pin(console::deny(g, r)) },
     Route { path: "/runs/*/events", verbs: Verbs::Get, rule: WITHOUT_BODY, answer: |g, r| Box::pin(run_events(g, r)) },
 ];
 
@@ -141,7 +114,12 @@ pub fn router(gateway: Gateway) -> Router {
 }
 
 async fn entrance(State(gateway): State<Gateway>, ConnectInfo(peer): ConnectInfo<Peer>, request: Request) -> Response {
-    // `/pair` is a page that is looked at and a form that is sent.
+    if request.uri().path() == NODE_PATH
+        && let Some(cluster) = gateway.service().cluster()
+    {
+        return crate::node::serve(&gateway, cluster, &peer, request).await;
+    }
+    // `/pair` is both a page and the target of its form.
     let is_page = Verbs::Look.takes(request.method()) && request.uri().path() == "/pair";
     if let Some(route) = Route::find(request.uri().path()).filter(|_| !is_page) {
         if !route.verbs.takes(request.method()) {
@@ -217,7 +195,7 @@ async fn live() -> Response {
 #[serde(rename_all = "camelCase")]
 struct Readiness {
     ready: bool,
-    /// The parts that do not work, by name: `stopping`, `store`. Why is in the log, not on an open path.
+    /// The parts that do not work, by name: `stopping`, `draining`, `store`. Why is in the log, not on an open path.
     failing: Vec<&'static str>,
     uptime_ms: u64,
     event_loop: EventLoop,
@@ -227,6 +205,9 @@ async fn ready(gateway: Gateway) -> Response {
     let mut failing = Vec::new();
     if gateway.stop().is_cancelled() {
         failing.push("stopping");
+    }
+    if gateway.service().engine().is_draining() {
+        failing.push("draining");
     }
     if let Err(error) = gateway.service().engine().store().writable() {
         tracing::debug!(%error, "not ready: the store cannot write");
@@ -284,7 +265,7 @@ async fn bridge_socket(gateway: Gateway, request: Admitted) -> Response {
     bridge::accept(&gateway, request)
 }
 
-/// A message for Claude, as `bridge.inbound` takes it. Agents come in by this door, so no message counts as a verdict.
+/// A message for Claude, as `bridge.inbound` takes it. Agents use this door, so no message counts as a verdict.
 async fn bridge_inbound(gateway: Gateway, request: Admitted) -> Response {
     let received = match request.read(&gateway).await {
         Ok(received) => received,
@@ -303,6 +284,11 @@ async fn bridge_inbound(gateway: Gateway, request: Admitted) -> Response {
         Ok(message) => message,
         Err(error) => return bad_request(&error.message),
     };
+    match gateway.hub().received_elsewhere(&message).await {
+        Some(Ok(accepted)) => return json_response(StatusCode::OK, &accepted),
+        Some(Err(failure)) => return bad_request(&failure.message),
+        None => {}
+    }
     match gateway.hub().receive(message, ApprovalRole::Messenger, "http").await {
         Ok(accepted) => json_response(StatusCode::OK, &accepted),
         Err(error) => bad_request(error.message()),
@@ -322,7 +308,7 @@ async fn invoke(gateway: Gateway, request: Admitted) -> Response {
         Ok(permit) => permit,
         Err(response) => return response,
     };
-    // The call goes on when the client goes away; its result is recorded either way.
+    // The call continues if the client disconnects; its result is recorded either way.
     let task = tokio::spawn(async move {
         let _permit = permit;
         gateway.hub().run_call(invocation).await
@@ -514,7 +500,7 @@ async fn run_events(gateway: Gateway, request: Admitted) -> Response {
         Ok(permit) => permit,
         Err(response) => return response,
     };
-    // A client that lost the connection says where it was.
+    // A client that reconnects sends the number of the last event that it received.
     let seen: u64 = request
         .parts
         .headers
@@ -523,8 +509,8 @@ async fn run_events(gateway: Gateway, request: Admitted) -> Response {
         .and_then(|v| v.parse().ok())
         .unwrap_or_default();
     // Subscribed before the record is read, so that no event is missed; duplicates are dropped.
-    let live =
-        gateway.service().engine().bus().subscribe(Subscription { run_id: Some(run_id), ..Subscription::default() });
+    let subscription = Subscription { run_id: Some(run_id), ..Subscription::default() };
+    let live = gateway.service().engine().watch_events(subscription).await;
     let recorded = match gateway.service().export(run_id).await {
         Ok(export) => export.events,
         Err(error) => return failed(StatusCode::NOT_FOUND, "not_found", error.message()),
@@ -578,8 +564,8 @@ impl Stream {
 
 /// An event in the form of server-sent events.
 fn sse_event(event: &ExecutionEvent) -> Event {
-    let data = serde_json::to_string(event).unwrap_or_default();
-    Event::default().id(event.seq.to_string()).event(event.event_type.as_str()).data(data)
+    let head = || Event::default().id(event.seq.to_string()).event(event.event_type.as_str());
+    head().json_data(event).unwrap_or_else(|error| head().comment(format!("the event cannot be written: {error}")))
 }
 
 #[cfg(test)]
@@ -589,7 +575,7 @@ mod tests {
     #[test]
     fn few_paths_are_open_and_segments_match_whole() {
         let open: Vec<&str> = ROUTES.iter().filter(|route| route.rule.is_open()).map(|route| route.path).collect();
-        assert_eq!(open, ["/health", "/healthz", "/ready", "/readyz", "/console/session", "/download/*"]);
+        assert_eq!(open, ["/health", "/healthz", "/ready", "/readyz", "/console/session", "/download/*", "/deny/*"]);
         let found = |path: &str| Route::find(path).map(|route| route.path);
         assert_eq!(found("/runs/x/events"), Some("/runs/*/events"));
         for other in ["/runs//events", "/runs/x/y/events", "/runs/x/events/", "/health/", "//health", "/healthy", ""] {

@@ -19,11 +19,13 @@ pub mod http;
 pub mod listen;
 pub mod local;
 pub mod mount;
+pub mod node;
 mod places;
 pub mod routes;
 mod rpc;
 pub mod settings;
 pub mod tls;
+mod verbs;
 mod writes;
 mod ws;
 

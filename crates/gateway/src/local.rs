@@ -7,18 +7,23 @@
 
 use std::{path::Path, sync::Arc};
 use tokio::{
-    io::{AsyncWriteExt, BufReader},
-    net::{UnixListener, UnixStream},
+    io::{AsyncWriteExt, BufReader, Interest},
+    net::{UnixListener, UnixStream, unix::OwnedReadHalf},
     sync::{Semaphore, mpsc},
 };
 use tokio_util::sync::CancellationToken;
 use toolyard_client::local::{LocalSecret, Reply, Request, next_line};
 use toolyard_engine::{Caller, redact::redactor};
 use toolyard_protocol::{ErrorCode, Failure};
-use toolyard_service::{EventSink, Method, Service, local::YardStatus};
+use toolyard_service::{
+    EventSink, Method, Service, approvals::people::ApprovalsList, follow::RunsFollow, local::YardStatus,
+};
 
 /// Connections at once.
 const MAX_CONNECTIONS: usize = 256;
+/// Methods that wait for news and change nothing. They end with their client; every other call continues without it.
+/// `approvals watch` counts as a person who can answer for as long as its request waits.
+const WATCHES: [&str; 2] = [ApprovalsList::NAME, RunsFollow::NAME];
 /// Maximum number of requests in flight on one connection.
 const MAX_IN_FLIGHT: usize = 64;
 
@@ -62,10 +67,13 @@ impl Owner {
         let failure = Failure::new(ErrorCode::PolicyDenied, "the first line does not hold the local socket's secret")
             .suggest("Send {\"secret\":\"...\"} first, with the text of local.secret beside the socket.");
         let reply = Reply { ok: Some(false), error: Some(failure), ..Reply::default() };
-        let mut line = serde_json::to_vec(&reply).unwrap_or_default();
-        line.push(b'\n');
-        if let Err(error) = stream.write_all(&line).await {
-            tracing::debug!(%error, "a refused client of a local socket is gone");
+        let line = serde_json::to_string(&reply).map(|line| line + "\n");
+        let sent = match line {
+            Ok(line) => stream.write_all(line.as_bytes()).await,
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = sent {
+            tracing::debug!(%error, "a refused client of the local socket was not told the reason");
         }
         false
     }
@@ -126,6 +134,7 @@ async fn connection(stream: UnixStream, service: Service, principal: String) {
     let mut reader = BufReader::new(reader);
     let mut line = Vec::new();
     let in_flight = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
+    let client_gone = CancellationToken::new();
     while let Ok(true) = next_line(&mut reader, &mut line).await {
         let request: Request = match serde_json::from_slice(&line) {
             Ok(request) => request,
@@ -138,17 +147,23 @@ async fn connection(stream: UnixStream, service: Service, principal: String) {
             }
         };
         let Ok(place) = in_flight.clone().acquire_owned().await else { break };
-        let (service, replies) = (service.clone(), replies.clone());
+        let (service, replies, client_gone) = (service.clone(), replies.clone(), client_gone.clone());
         let caller = Arc::new(Caller::cli(principal.clone()));
         tokio::spawn(async move {
             let _place = place;
             let id = request.id;
             let events = replies.clone();
             let sink: EventSink = Arc::new(move |event| {
-                // Fails once the client has gone; the call goes on without a listener.
+                // Fails after the client has disconnected; the call continues without a listener.
                 drop(events.send(Reply { id, event: Some((*event).clone()), ..Reply::default() }));
             });
-            let reply = match service.call(caller, method_name(&request.method), request.params, Some(sink)).await {
+            let method = method_name(&request.method);
+            let only_watches = WATCHES.contains(&method);
+            let answered = tokio::select! {
+                answered = service.call(caller, method, request.params, Some(sink)) => answered,
+                () = client_gone.cancelled(), if only_watches => return,
+            };
+            let reply = match answered {
                 Ok(result) => Reply { id, ok: Some(true), result: Some(result), ..Reply::default() },
                 Err(failure) => {
                     let error = Some(redactor().failure(failure));
@@ -160,10 +175,18 @@ async fn connection(stream: UnixStream, service: Service, principal: String) {
             }
         });
     }
+    if is_hung_up(reader.get_ref()).await {
+        client_gone.cancel();
+    }
     drop(replies);
     if let Err(error) = writing.await {
         tracing::warn!(%error, "the writer of a local connection ended unexpectedly");
     }
+}
+
+/// Whether the other end is closed in both directions. A client that has only finished sending still reads its replies.
+async fn is_hung_up(reader: &OwnedReadHalf) -> bool {
+    reader.as_ref().ready(Interest::WRITABLE).await.is_ok_and(|ready| ready.is_write_closed())
 }
 
 /// The name in the list of methods. At this door `status` has always meant the state of the program; over the Gateway it is

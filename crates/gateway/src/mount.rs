@@ -4,8 +4,9 @@
 use crate::{
     admission::{Admitted, Peer, Rule, admit, body::Received, turn_away},
     gateway::Gateway,
-    http::{Verbs, wrong_method},
+    http::wrong_method,
     places::Permit,
+    verbs::Verbs,
 };
 use axum::{
     body::{Body, Bytes},
@@ -94,7 +95,7 @@ async fn answer(
     let Received { parts, bytes, origin, held } = admitted.read(gateway).await?;
     let size = bytes.len();
     let request = axum::http::Request::from_parts(parts, bytes);
-    // Whether something is up can be asked at any time, and the answer waits for nothing.
+    // Liveness can be queried at any time, so its answer waits for no slot.
     let permit = match rule.is_open() {
         true => None,
         false => Some(gateway.http_place(&origin, mount.endpoint.lane(&request), size).await?),
@@ -104,7 +105,7 @@ async fn answer(
     Ok(response.map(|body| into_body(body, permit)))
 }
 
-/// The place is held for as long as the answer is being made.
+/// The slot is held until the answer is complete.
 fn into_body(body: MountBody, permit: Option<Permit>) -> Body {
     match body {
         MountBody::Whole(bytes) => Body::from(bytes),

@@ -111,7 +111,7 @@ pub(crate) struct Permit {
     pool: Arc<Pool>,
     share: Share,
     kind: Kind,
-    /// Set once the place was given back under the lock.
+    /// Set once the slot was released under the lock.
     is_void: bool,
 }
 
@@ -123,7 +123,7 @@ impl Drop for Permit {
     }
 }
 
-/// A request's place.
+/// The slot of a request.
 pub(crate) enum Place {
     /// It may start.
     Now(Permit),
@@ -131,7 +131,7 @@ pub(crate) enum Place {
     Queued(QueuedPlace),
 }
 
-/// A place in the queue, given back when dropped.
+/// A position in the queue, released on drop.
 pub(crate) struct QueuedPlace {
     pool: Arc<Pool>,
     source: Arc<str>,
@@ -207,7 +207,7 @@ impl Pool {
         drop(undelivered);
     }
 
-    /// Starts those that wait, by turns, for as long as there are places for them.
+    /// Starts waiting requests in turns of their sources, while slots are free.
     fn serve(self: &Arc<Self>, state: &mut State, undelivered: &mut Vec<Permit>) {
         let mut passed = 0;
         while passed < state.turns.len() {

@@ -13,8 +13,12 @@ pub enum Credential {
     Session,
     /// A page that this gateway served, with a one-use code or the cookie of a paired browser.
     OwnPage,
+    /// A one-use code in the path, which a notification carried.
+    DenyCode,
     /// The cookie of a paired browser, and its key's signature in the first frame or a ticket in the path.
     Browser,
+    /// An envelope that a node of the same cluster signed.
+    Node,
 }
 
 impl Credential {
@@ -25,6 +29,8 @@ impl Credential {
             Self::Shared => "the gateway's token",
             Self::Session => "a session's token",
             Self::OwnPage => "the console's own page, with a one-use code or its cookie",
+            Self::DenyCode => "a one-use code that denies one question",
+            Self::Node => "an envelope signed by a node of the cluster",
             Self::Browser => "a paired browser's cookie, with its key's signature or a one-use ticket",
         }
     }
@@ -57,6 +63,8 @@ pub const ROUTES: &[Route] = &[
     route("/bridge", Credential::Session, Effect::Recorded),
     route("/bridge/inbound", Credential::Shared, Effect::State),
     route("/mcp", Credential::Shared, Effect::Recorded),
+    // Requests of other nodes, decided with the rights of the caller that they carry. Only in a cluster.
+    route("/node", Credential::Node, Effect::Recorded),
     // The console's pages and files are public, as they are in every copy of the program.
     route("/", Credential::None, Effect::None),
     route("/console/session", Credential::None, Effect::None),
@@ -64,6 +72,7 @@ pub const ROUTES: &[Route] = &[
     route("/logout", Credential::OwnPage, Effect::State),
     route("/console/socket", Credential::Browser, Effect::Recorded),
     route("/download/{ticket}", Credential::Browser, Effect::None),
+    route("/deny/{code}", Credential::DenyCode, Effect::State),
     // The context store's own protocol: a store with accounts, without tools and without host paths.
     route("/openviking/health", Credential::None, Effect::None),
     route("/openviking/ready", Credential::None, Effect::None),

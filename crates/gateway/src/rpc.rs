@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use std::{sync::Arc, time::Duration, time::Instant};
 use toolyard_service::{ClientRequest, MethodError, Role, RpcError, hub::Connection};
 
-/// Characters of a name that a client made up which are repeated to it.
+/// How many characters of a client's method name are repeated in an error.
 const MAX_SHOWN: usize = 80;
 
 /// Whether the role does not fit the method. Nodes may only call `health` and answer requests, and only nodes may
@@ -19,7 +19,7 @@ pub(crate) fn wrong_role(gateway: &Gateway, connection: &Connection, method: &st
     (!may).then(|| RpcError::invalid(format!("unauthorized role: {}", connection.role)))
 }
 
-/// Answers a request. The name given back is one of the list's, for counting.
+/// Answers a request. Returns the declared name of the method, for counting.
 pub(crate) async fn dispatch(
     gateway: &Gateway,
     connection: &Arc<Connection>,

@@ -64,9 +64,9 @@ pub const MAX_HTTP_HEAD: usize = 64 << 10;
 pub const BODY_WITHIN: Duration = Duration::from_secs(30);
 /// The body of an HTTP request.
 pub const MAX_HTTP_BODY: usize = 2 << 20;
-/// Ticks come this often unless set otherwise.
+/// The default interval between two ticks.
 pub const TICK: Duration = Duration::from_secs(30);
-/// The health event comes this often unless set otherwise.
+/// The default interval between two health events.
 pub const HEALTH_EVERY: Duration = Duration::from_secs(60);
 /// How far a device's clock may be off.
 pub const SIGNATURE_SKEW_MS: i64 = 120_000;
@@ -166,7 +166,7 @@ impl Settings {
 }
 
 impl Settings {
-    /// The part of them that is about the state which clients share.
+    /// The part of the settings that concerns the [`Hub`](toolyard_service::Hub).
     pub(crate) fn hub(&self) -> HubSettings {
         HubSettings {
             tick: self.tick,

@@ -15,12 +15,12 @@ pub(crate) const WINDOW: Duration = Duration::from_secs(60);
 /// all.
 const MAX_COUNTED: usize = 10_000;
 
-type Who = (&'static str, Option<String>, IpAddr);
+type WriterKey = (&'static str, Option<String>, IpAddr);
 
 /// Counts administrative writes.
 #[derive(Default)]
 pub(crate) struct Writes {
-    counted: Mutex<HashMap<Who, (Instant, u32)>>,
+    counted: Mutex<HashMap<WriterKey, (Instant, u32)>>,
 }
 
 impl Writes {

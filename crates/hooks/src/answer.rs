@@ -43,7 +43,7 @@ pub enum Verdict {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Wrapped<T> {
+struct HookOutput<T> {
     hook_specific_output: T,
 }
 
@@ -78,7 +78,9 @@ impl Verdict {
     pub fn before(&self, client: Client) -> HookAnswer {
         match (client, self) {
             (Client::Gemini, Self::NoOpinion | Self::Allow(_)) => stdout("{}".to_owned()),
-            (_, Self::NoOpinion) | (Client::Codex, Self::Allow(_)) => HookAnswer::default(),
+            (_, Self::NoOpinion) | (Client::Codex | Client::Opencode, Self::Allow(_)) => HookAnswer::default(),
+            // The opencode plugin throws the text on standard error.
+            (Client::Opencode, Self::Deny(reason) | Self::Ask(reason)) => HookAnswer::refuse(reason),
             (Client::Claude, Self::Allow(reason)) => permission("allow", reason),
             (Client::Claude, Self::Ask(reason)) => permission("ask", reason),
             (Client::Claude | Client::Codex, Self::Deny(reason)) => permission("deny", shown(reason)),
@@ -94,9 +96,10 @@ impl Verdict {
     pub fn permission(&self, client: Client) -> HookAnswer {
         match (client, self) {
             (Client::Gemini, _) => stdout("{}".to_owned()),
+            (Client::Opencode, _) => HookAnswer::default(),
             (_, Self::Allow(_)) => {
                 let decision = Behaviour { behavior: "allow" };
-                written(&Wrapped {
+                written(&HookOutput {
                     hook_specific_output: PermissionRequest { hook_event_name: "PermissionRequest", decision },
                 })
             }
@@ -116,7 +119,7 @@ fn shown(reason: &str) -> &str {
 }
 
 fn permission(word: &'static str, reason: &str) -> HookAnswer {
-    written(&Wrapped {
+    written(&HookOutput {
         hook_specific_output: Permission {
             hook_event_name: "PreToolUse",
             permission_decision: word,

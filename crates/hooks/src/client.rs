@@ -13,11 +13,15 @@ pub enum Client {
     Codex,
     /// Gemini CLI.
     Gemini,
+    /// opencode, whose plugin of ours speaks for it.
+    Opencode,
 }
 
 impl Client {
     /// Every client.
-    pub const ALL: [Self; 3] = [Self::Claude, Self::Codex, Self::Gemini];
+    pub const ALL: [Self; 4] = [Self::Claude, Self::Codex, Self::Gemini, Self::Opencode];
+    /// The clients whose settings name hooks.
+    pub const WITH_SETTINGS: [Self; 3] = [Self::Claude, Self::Codex, Self::Gemini];
 
     /// The word on the command line and in records.
     pub const fn as_str(self) -> &'static str {
@@ -25,6 +29,7 @@ impl Client {
             Self::Claude => "claude",
             Self::Codex => "codex",
             Self::Gemini => "gemini",
+            Self::Opencode => "opencode",
         }
     }
 

@@ -4,10 +4,10 @@
 use crate::{
     Client, HookAnswer, Verdict,
     answer::noted,
+    classify::{ClassifiedCall, classify},
     native::{ClosedBy, NativeArgs, tool_of},
     payload::{CallEnd, CallKey, Event, NativeCall},
-    provider::{Closing, Gate, NativeProvider},
-    weigh::{Weighed, weigh},
+    provider::{CallGate, EndReport, NativeProvider},
 };
 use serde_json::{Map, Value};
 use std::{
@@ -21,8 +21,8 @@ use tokio::{
     task::JoinHandle,
 };
 use toolyard_engine::{
-    CallAnswer, CallRequest, Caller, Door, Engine,
-    approvals::{Approval, ApprovalEvent, ClientAnswer},
+    AskedAhead, CallAnswer, CallRequest, Caller, Door, Engine,
+    approvals::{Approval, ApprovalEvent, ClientAnswer, DenialCause},
 };
 use toolyard_protocol::{Failure, RunId, ToolResult};
 
@@ -31,6 +31,9 @@ use toolyard_protocol::{Failure, RunId, ToolResult};
 const HELD_FOR: Duration = Duration::from_secs(570);
 /// How long the hook after a call waits until the call's end is durable.
 const CLOSED_WITHIN: Duration = Duration::from_secs(20);
+/// The advice for a call about which nobody could be asked.
+const NOBODY_ASKED: &str = "Run `toolyard approvals watch` or open the console to answer, then make the call again; or \
+                            allow it in the policy.";
 /// The events before a call, of all clients. Anything doubtful about them is a refusal.
 const DECIDING: [&str; 3] = ["PreToolUse", "BeforeTool", "ConfigChange"];
 
@@ -45,6 +48,26 @@ pub struct HookRequest {
     pub is_attended: bool,
 }
 
+/// How calls of Toolyard's own MCP tools are asked about.
+#[derive(Debug, Clone)]
+pub struct OwnTools {
+    /// The agent as whom MCP clients call.
+    pub agent: String,
+    /// Who asks.
+    pub asked_by: OwnToolApproval,
+}
+
+/// Who asks about calls of Toolyard's own MCP tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnToolApproval {
+    /// The hook asks Toolyard's approvers.
+    People,
+    /// The hook lets the client's own dialog ask if somebody sits at the client, and otherwise Toolyard's approvers.
+    ClientOrPeople,
+    /// The MCP door: it counts the client's calls as approved, or refuses what would be asked about.
+    McpDoor,
+}
+
 /// The door for hooks. Cheap to clone.
 #[derive(Clone)]
 pub struct HooksDoor(Arc<Inner>);
@@ -53,6 +76,7 @@ struct Inner {
     engine: Engine,
     provider: Arc<NativeProvider>,
     user: String,
+    own: OwnTools,
     open: Mutex<HashMap<CallKey, VecDeque<OpenCall>>>,
 }
 
@@ -62,14 +86,14 @@ struct OpenCall {
     command: Option<String>,
     /// A person agreed to it.
     is_approved: bool,
-    end: oneshot::Sender<Closing>,
+    end: oneshot::Sender<EndReport>,
     call: JoinHandle<CallAnswer>,
 }
 
 impl HooksDoor {
     /// A door for the calls of a user's clients.
-    pub fn new(engine: Engine, provider: Arc<NativeProvider>, user: String) -> Self {
-        Self(Arc::new(Inner { engine, provider, user, open: Mutex::default() }))
+    pub fn new(engine: Engine, provider: Arc<NativeProvider>, user: String, own: OwnTools) -> Self {
+        Self(Arc::new(Inner { engine, provider, user, own, open: Mutex::default() }))
     }
 
     /// Answers an event.
@@ -78,8 +102,10 @@ impl HooksDoor {
         let name = payload.get("hook_event_name").and_then(Value::as_str).unwrap_or_default();
         let decides = name.is_empty() || DECIDING.contains(&name);
         match Event::read(client, payload) {
-            Ok(Event::Before(call)) if call.is_own_tool => noted(client),
-            Ok(Event::Before(call)) => self.before(call, is_attended).await.before(client),
+            Ok(Event::Before(call)) => match call.own_tool.clone() {
+                Some(tool) => self.before_own(call, tool, is_attended).await.before(client),
+                None => self.before(call, is_attended).await.before(client),
+            },
             Ok(Event::Permission(call)) => self.permission(&call).permission(client),
             Ok(Event::After(end)) => {
                 self.close(end).await;
@@ -100,7 +126,7 @@ impl HooksDoor {
     }
 
     async fn before(&self, native: NativeCall, is_attended: bool) -> Verdict {
-        let weighed = weigh(&native);
+        let classified = classify(&native);
         let (engine, provider) = (&self.0.engine, &self.0.provider);
         let run_id = engine.new_run_id();
         let (go, mut may_go) = oneshot::channel();
@@ -108,11 +134,11 @@ impl HooksDoor {
         let mut questions = engine.approvals().subscribe();
         let caller = self.caller(&native);
         let asks_itself = is_attended && native.client == Client::Claude;
-        // The client's own dialog answers, so a question is not refused for want of somebody who could.
+        // The client's own dialog answers, so the question is not refused when no approver is connected.
         let _presence = asks_itself.then(|| engine.approvals().approver_connected());
         let cancel = engine.call_token();
-        let request = CallRequest { cancel: Some(cancel.clone()), ..call_request(&native, weighed, run_id) };
-        provider.wait_at(run_id, Gate { go, end: ended });
+        let request = CallRequest { cancel: Some(cancel.clone()), ..call_request(&native, classified, run_id) };
+        provider.wait_at(run_id, CallGate { go, end: ended });
         let mut call = tokio::spawn({
             let (engine, caller) = (engine.clone(), caller.clone());
             async move { engine.call(caller, request).await }
@@ -131,7 +157,7 @@ impl HooksDoor {
                 }
                 gone = &mut may_go => match gone {
                     Ok(()) => break,
-                    // The call ended without being let go; its result says why.
+                    // The call ended before it was allowed; its result has the reason.
                     Err(_) => {
                         provider.forget(run_id);
                         return match call.await {
@@ -162,6 +188,61 @@ impl HooksDoor {
             Some(reason) if asks_itself => Verdict::Ask(reason),
             Some(_) => Verdict::Allow("Approved in Toolyard".to_owned()),
             None => Verdict::NoOpinion,
+        }
+    }
+
+    /// Asks about a call of one of Toolyard's own tools before its client makes it. The call itself comes through the MCP
+    /// door under the same id, which records it and does not ask again. Gemini CLI sends no id, so there the MCP door
+    /// asks.
+    async fn before_own(&self, native: NativeCall, tool: String, is_attended: bool) -> Verdict {
+        let own = &self.0.own;
+        let Some(id) = native.call.clone().filter(|_| own.asked_by != OwnToolApproval::McpDoor) else {
+            return Verdict::NoOpinion;
+        };
+        let engine = &self.0.engine;
+        let asks_itself =
+            is_attended && native.client == Client::Claude && own.asked_by == OwnToolApproval::ClientOrPeople;
+        let _presence = asks_itself.then(|| engine.approvals().approver_connected());
+        let mut questions = engine.approvals().subscribe();
+        // The same rights as the MCP door gives, so that the same policy holds.
+        let caller = Arc::new(Caller {
+            door: Door::Mcp,
+            agent: own.agent.clone(),
+            scopes: vec!["operator.admin".to_owned()],
+            ..Caller::clone(&self.caller(&native))
+        });
+        let (run_id, cancel) = (engine.new_run_id(), engine.call_token());
+        let request = CallRequest {
+            tool,
+            args: native.input,
+            client_call: Some(id),
+            run_id: Some(run_id),
+            cancel: Some(cancel.clone()),
+            ..CallRequest::default()
+        };
+        let asking = engine.ask_ahead(caller.clone(), request);
+        tokio::pin!(asking);
+        let deadline = tokio::time::sleep(HELD_FOR);
+        tokio::pin!(deadline);
+        let mut asked = None;
+        loop {
+            tokio::select! {
+                biased;
+                question = next_question(&mut questions, run_id), if asks_itself => {
+                    asked = Some(question.request.description.clone());
+                    self.answer_for_client(&question, &caller).await;
+                }
+                ended = &mut asking => return match (ended, asked) {
+                    (Ok(AskedAhead::NotNeeded), _) => Verdict::NoOpinion,
+                    (Ok(AskedAhead::Allowed), Some(reason)) => Verdict::Ask(reason),
+                    (Ok(AskedAhead::Allowed), None) => Verdict::Allow("Approved in Toolyard".to_owned()),
+                    (Err(failure), _) => Verdict::Deny(refusal(&failure)),
+                },
+                () = &mut deadline => {
+                    cancel.cancel();
+                    return Verdict::Deny("Nobody answered in time. The call did not run.".to_owned());
+                }
+            }
         }
     }
 
@@ -196,7 +277,7 @@ impl HooksDoor {
         };
         // A call of our own tools, or one from before this Toolyard started, which recovery closes.
         let Some(call) = call else { return };
-        finish(call, Closing { by: ClosedBy::Hook, has_failed, response }).await;
+        finish(call, EndReport { by: ClosedBy::Hook, has_failed, response }).await;
     }
 
     async fn close_session(&self, client: Client, session: &str) {
@@ -206,7 +287,7 @@ impl HooksDoor {
             keys.iter().filter_map(|key| open.remove(key)).flatten().collect()
         };
         for call in calls {
-            finish(call, Closing { by: ClosedBy::Session, has_failed: false, response: None }).await;
+            finish(call, EndReport { by: ClosedBy::Session, has_failed: false, response: None }).await;
         }
     }
 
@@ -227,8 +308,8 @@ impl HooksDoor {
 }
 
 /// Closes a call and waits until its end is durable.
-async fn finish(call: OpenCall, closing: Closing) {
-    if call.end.send(closing).is_err() {
+async fn finish(call: OpenCall, end_report: EndReport) {
+    if call.end.send(end_report).is_err() {
         return;
     }
     match tokio::time::timeout(CLOSED_WITHIN, call.call).await {
@@ -248,8 +329,8 @@ async fn next_question(questions: &mut broadcast::Receiver<ApprovalEvent>, run_i
     }
 }
 
-fn call_request(native: &NativeCall, weighed: Weighed, run_id: RunId) -> CallRequest {
-    let Weighed { class, reason, root, files, needs_snapshot, preview } = weighed;
+fn call_request(native: &NativeCall, classified: ClassifiedCall, run_id: RunId) -> CallRequest {
+    let ClassifiedCall { class, reason, root, files, needs_snapshot, preview } = classified;
     let args = NativeArgs {
         client: native.client,
         tool: native.tool.clone(),
@@ -279,7 +360,7 @@ fn call_request(native: &NativeCall, weighed: Weighed, run_id: RunId) -> CallReq
     }
 }
 
-/// The verdict on a call that was not let go.
+/// The verdict on a call that was not allowed.
 fn refused(result: &ToolResult) -> Verdict {
     match &result.error {
         Some(failure) => Verdict::Deny(refusal(failure)),
@@ -289,12 +370,14 @@ fn refused(result: &ToolResult) -> Verdict {
 
 /// What the model and the person at the client read.
 fn refusal(failure: &Failure) -> String {
-    let rule = failure.details.as_ref().and_then(|details| details.get("rule")).and_then(Value::as_str);
+    let detail = |name: &str| failure.details.as_ref().and_then(|details| details.get(name)).and_then(Value::as_str);
+    let rule = detail("rule");
     let mut text = format!("Toolyard: {}", failure.message);
     if let Some(rule) = rule {
         text.push_str(&format!(" (rule: {rule})"));
     }
-    if let Some(suggestion) = &failure.suggestion {
+    let nobody = (detail("cause") == Some(DenialCause::NoRoute.as_str())).then_some(NOBODY_ASKED);
+    if let Some(suggestion) = failure.suggestion.as_deref().or(nobody) {
         text.push(' ');
         text.push_str(suggestion);
     }

@@ -19,8 +19,8 @@ const MODE_BITS: u32 = 0o7777;
 /// The state of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-pub(crate) enum Image {
-    /// Nothing is there.
+pub(crate) enum FileState {
+    /// The path does not exist.
     Absent,
     /// A file.
     File {
@@ -43,7 +43,7 @@ pub(crate) enum Image {
     },
 }
 
-impl Image {
+impl FileState {
     /// Whether the path has the same content, whatever its permissions.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
@@ -62,53 +62,53 @@ impl Image {
 }
 
 /// The state of a path now, and the bytes of a file.
-pub(crate) fn take(path: &Path) -> (Image, Option<Blob>) {
+pub(crate) fn take(path: &Path) -> (FileState, Option<Blob>) {
     match look(path) {
         Ok(taken) => taken,
-        Err(error) => (Image::Unkept { reason: format!("it cannot be read: {error}") }, None),
+        Err(error) => (FileState::Unkept { reason: format!("it cannot be read: {error}") }, None),
     }
 }
 
-fn look(path: &Path) -> io::Result<(Image, Option<Blob>)> {
+fn look(path: &Path) -> io::Result<(FileState, Option<Blob>)> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok((Image::Absent, None));
+            return Ok((FileState::Absent, None));
         }
         Err(error) => return Err(error),
     };
     if metadata.is_symlink() {
         let target = fs::read_link(path)?;
         let Some(target) = target.to_str() else {
-            return Ok((Image::Unkept { reason: "the link's target is not UTF-8".to_owned() }, None));
+            return Ok((FileState::Unkept { reason: "the link's target is not UTF-8".to_owned() }, None));
         };
-        return Ok((Image::Symlink { target: target.to_owned() }, None));
+        return Ok((FileState::Symlink { target: target.to_owned() }, None));
     }
     if metadata.is_dir() {
-        return Ok((Image::Folder, None));
+        return Ok((FileState::Folder, None));
     }
     if !metadata.is_file() {
-        return Ok((Image::Unkept { reason: "it is neither file, folder nor link".to_owned() }, None));
+        return Ok((FileState::Unkept { reason: "it is neither file, folder nor link".to_owned() }, None));
     }
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Ok((Image::Unkept { reason: format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20) }, None));
+        return Ok((FileState::Unkept { reason: format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20) }, None));
     }
     let blob = Blob::new(bytes);
-    Ok((Image::File { sha256: blob.sha256.clone(), mode: metadata.mode() & MODE_BITS }, Some(blob)))
+    Ok((FileState::File { sha256: blob.sha256.clone(), mode: metadata.mode() & MODE_BITS }, Some(blob)))
 }
 
 /// Gives a path a state. `content` holds the bytes of a file.
-pub(crate) fn put(path: &Path, image: &Image, content: Option<&[u8]>) -> io::Result<()> {
+pub(crate) fn put(path: &Path, image: &FileState, content: Option<&[u8]>) -> io::Result<()> {
     let other = |message: &str| Err(io::Error::other(message.to_owned()));
     let Some(folder) = path.parent() else { return other("the root has no state to restore") };
     match image {
-        Image::Absent => match fs::remove_file(path) {
+        FileState::Absent => match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         },
-        Image::File { sha256, mode } => {
+        FileState::File { sha256, mode } => {
             let Some(bytes) = content.filter(|bytes| canonical::sha256_hex(bytes) == *sha256) else {
                 return other("the bytes that were kept are gone");
             };
@@ -119,7 +119,7 @@ pub(crate) fn put(path: &Path, image: &Image, content: Option<&[u8]>) -> io::Res
             staged.as_file().sync_all()?;
             staged.persist(path).map(drop).map_err(|error| error.error)
         }
-        Image::Symlink { target } => {
+        FileState::Symlink { target } => {
             fs::create_dir_all(folder)?;
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -127,7 +127,7 @@ pub(crate) fn put(path: &Path, image: &Image, content: Option<&[u8]>) -> io::Res
             }
             std::os::unix::fs::symlink(target, path)
         }
-        Image::Folder => fs::create_dir_all(path),
-        Image::Unkept { reason } => other(&format!("its state before was not kept: {reason}")),
+        FileState::Folder => fs::create_dir_all(path),
+        FileState::Unkept { reason } => other(&format!("its state before was not kept: {reason}")),
     }
 }

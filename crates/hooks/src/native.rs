@@ -1,7 +1,7 @@
 //! The tools that stand for native calls in the catalog: one for each class of calls, and the one that takes changes
 //! back.
 
-use crate::{Client, image::Image};
+use crate::{Client, image::FileState};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use toolyard_catalog::{RegistryError, ToolEntry, ToolSource, authority::HostArgu
 use toolyard_engine::BuiltIn;
 use toolyard_protocol::{Idempotency, ToolDefinitionError, Undo};
 
-/// Takes one file back to what it was.
+/// Restores one file to its state before a call.
 pub(crate) const RESTORE: &str = "native.restore";
 /// The most time between a call's two hooks.
 const CALL_MS: u64 = 600_000;
@@ -18,7 +18,7 @@ const CALL_MS: u64 = 600_000;
 const RESTORE_PERMISSION: &str = "native:restore";
 const RESTORED_PATH: &[HostArgument] = &[HostArgument { name: "path", remote: &[] }];
 
-/// The tool that stands for a class of calls.
+/// The tool that represents a class of native calls.
 pub(crate) const fn tool_of(class: NativeClass) -> &'static str {
     match class {
         NativeClass::Read => "native.read",
@@ -74,9 +74,9 @@ pub(crate) struct RestoreArgs {
     /// The file.
     pub(crate) path: PathBuf,
     /// The state it must have now.
-    pub(crate) expect: Image,
+    pub(crate) expect: FileState,
     /// The state it gets.
-    pub(crate) restore: Image,
+    pub(crate) restore: FileState,
 }
 
 /// A file before and after a call.
@@ -86,9 +86,9 @@ pub(crate) struct Change {
     /// The file.
     pub(crate) path: PathBuf,
     /// Its state before.
-    pub(crate) before: Image,
+    pub(crate) before: FileState,
     /// Its state after.
-    pub(crate) after: Image,
+    pub(crate) after: FileState,
 }
 
 /// How the end of a call became known.

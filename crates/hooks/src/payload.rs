@@ -20,7 +20,7 @@ pub(crate) enum Event {
     After(CallEnd),
     /// The client is about to ask its user about a call.
     Permission(NativeCall),
-    /// No call of the session is in flight any more: what is still open will not be reported.
+    /// No call of the session is in flight: the end of a call that is still open will not be reported.
     Quiet { session: String },
     /// The client's settings changed.
     SettingsChanged { file: Option<PathBuf> },
@@ -40,8 +40,8 @@ pub(crate) struct NativeCall {
     pub(crate) input: Map<String, Value>,
     pub(crate) cwd: PathBuf,
     pub(crate) call: Option<String>,
-    /// It is one of Toolyard's own tools, which the MCP door decides and records.
-    pub(crate) is_own_tool: bool,
+    /// Its name at Toolyard's MCP server, if it is one of Toolyard's own tools: the MCP door decides and records those.
+    pub(crate) own_tool: Option<String>,
 }
 
 /// The end of a call.
@@ -134,10 +134,11 @@ impl Raw {
         let own = match client {
             Client::Claude | Client::Codex => format!("mcp__{OWN_SERVER}__"),
             Client::Gemini => format!("mcp_{OWN_SERVER}_"),
+            Client::Opencode => format!("{OWN_SERVER}_"),
         };
         Ok(NativeCall {
             client,
-            is_own_tool: tool.starts_with(&own),
+            own_tool: tool.strip_prefix(&own).map(str::to_owned),
             tool,
             session: self.session_id,
             prompt: self.prompt_id.or(self.turn_id),

@@ -2,9 +2,9 @@
 //! call, `execute` lets the client go on and waits for its next hook, and then looks at what changed.
 
 use crate::{
-    image::{self, Image},
+    image::{self, FileState},
     native::{Change, ClosedBy, NativeArgs, NativeOutcome, RESTORE, RestoreArgs},
-    shadow::{Shadows, Tree},
+    shadow::{PrunedSnapshots, Shadows, SnapshotLimits, SnapshotRetention, Tree},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
@@ -21,26 +21,26 @@ use toolyard_protocol::{Effects, EntryKind, ErrorCode, Failure, RunId, ToolCall,
 
 /// How the end of a call was reported.
 #[derive(Debug)]
-pub(crate) struct Closing {
+pub(crate) struct EndReport {
     pub(crate) by: ClosedBy,
     pub(crate) has_failed: bool,
     pub(crate) response: Option<String>,
 }
 
-/// Where a call waits between its two hooks.
-pub(crate) struct Gate {
+/// The point at which a call waits between its `before` hook and its `after` hook.
+pub(crate) struct CallGate {
     /// Fires when the client may go on.
     pub(crate) go: oneshot::Sender<()>,
     /// Fires when the call has ended.
-    pub(crate) end: oneshot::Receiver<Closing>,
+    pub(crate) end: oneshot::Receiver<EndReport>,
 }
 
-/// What was there before a call, as it is recorded with the call.
+/// The state of the files before a call, as recorded with the call.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Kept {
+struct BeforeCall {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    files: Vec<KeptFile>,
+    files: Vec<FileBeforeCall>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tree: Option<Tree>,
     /// Why the project was not kept.
@@ -49,29 +49,42 @@ struct Kept {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct KeptFile {
+struct FileBeforeCall {
     path: PathBuf,
-    image: Image,
+    image: FileState,
 }
 
 /// Runs native calls. One for each Toolyard.
 pub struct NativeProvider {
     shadows: Arc<Shadows>,
-    gates: Mutex<HashMap<RunId, Gate>>,
+    gates: Mutex<HashMap<RunId, CallGate>>,
 }
 
 impl NativeProvider {
-    /// Keeps its snapshots in a folder of its own.
-    pub fn new(snapshots: PathBuf) -> Arc<Self> {
-        Arc::new(Self { shadows: Arc::new(Shadows::new(snapshots)), gates: Mutex::new(HashMap::new()) })
+    /// Keeps its snapshots in a separate folder.
+    pub fn new(snapshots: PathBuf, limits: SnapshotLimits) -> Arc<Self> {
+        Arc::new(Self { shadows: Arc::new(Shadows::new(snapshots, limits)), gates: Mutex::new(HashMap::new()) })
     }
 
-    fn gates(&self) -> MutexGuard<'_, HashMap<RunId, Gate>> {
+    /// Removes snapshots that are not needed any more.
+    ///
+    /// # Errors
+    /// The folder cannot be read, or something in it cannot be removed.
+    pub async fn prune(&self, retention: SnapshotRetention) -> Result<PrunedSnapshots, Failure> {
+        let shadows = self.shadows.clone();
+        let pruned = blocking(move || shadows.prune(retention)).await.map_err(|failed| failed.failure)?;
+        pruned.map_err(|error| {
+            let message = format!("snapshots of projects cannot be removed: {error}");
+            Failure::new(ErrorCode::StoreUnavailable, message)
+        })
+    }
+
+    fn gates(&self) -> MutexGuard<'_, HashMap<RunId, CallGate>> {
         self.gates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a call wait for its client.
-    pub(crate) fn wait_at(&self, run_id: RunId, gate: Gate) {
+    pub(crate) fn wait_at(&self, run_id: RunId, gate: CallGate) {
         self.gates().insert(run_id, gate);
     }
 
@@ -85,11 +98,11 @@ impl NativeProvider {
         let shadows = self.shadows.clone();
         let (kept, blobs) = blocking(move || {
             let mut blobs = Vec::new();
-            let mut kept = Kept::default();
+            let mut kept = BeforeCall::default();
             for path in args.files {
                 let (image, blob) = image::take(&path);
                 blobs.extend(blob);
-                kept.files.push(KeptFile { path, image });
+                kept.files.push(FileBeforeCall { path, image });
             }
             if args.snapshot {
                 match shadows.take(&args.project) {
@@ -104,7 +117,7 @@ impl NativeProvider {
     }
 
     /// Looks at what changed since `kept`.
-    async fn observe(&self, call: &ToolCall, kept: Kept, closing: Closing) -> Result<Output, Failed> {
+    async fn observe(&self, call: &ToolCall, kept: BeforeCall, end_report: EndReport) -> Result<Output, Failed> {
         let args: NativeArgs = read(&call.args)?;
         let shadows = self.shadows.clone();
         let (changes, blobs, unseen) = blocking(move || {
@@ -126,7 +139,7 @@ impl NativeProvider {
         })
         .await?;
         let effects = effects_of(&changes);
-        let Closing { by: closed_by, has_failed, response } = closing;
+        let EndReport { by: closed_by, has_failed, response } = end_report;
         let user_message = match (closed_by, has_failed) {
             (ClosedBy::Hook, true) => format!("{} reports that {} failed", args.client, args.tool),
             (ClosedBy::Hook, false) => format!("{} ran {}; {} files changed", args.client, args.tool, changes.len()),
@@ -140,20 +153,20 @@ impl NativeProvider {
     }
 
     async fn run_native(&self, context: &CallContext, call: &ToolCall, prepared: Prepared) -> Result<Output, Failed> {
-        let kept = kept_of(prepared.intent.as_ref())?;
+        let kept = before_call(prepared.intent.as_ref())?;
         let gate = self.gates().remove(&call.run_id);
-        let unreported = |by| Closing { by, has_failed: false, response: None };
+        let unreported = |by| EndReport { by, has_failed: false, response: None };
         // Without a gate no client waits: the call was recorded by a Toolyard that is gone.
         let Some(gate) = gate else { return self.observe(call, kept, unreported(ClosedBy::Recovery)).await };
         if gate.go.send(()).is_err() {
             // The hook gave up before the answer, so the client did not run the tool.
             return self.observe(call, kept, unreported(ClosedBy::Session)).await;
         }
-        let closing = tokio::select! {
-            closing = gate.end => closing.unwrap_or_else(|_| unreported(ClosedBy::Session)),
+        let end_report = tokio::select! {
+            end_report = gate.end => end_report.unwrap_or_else(|_| unreported(ClosedBy::Session)),
             () = context.cancel.cancelled() => unreported(ClosedBy::Recovery),
         };
-        self.observe(call, kept, closing).await
+        self.observe(call, kept, end_report).await
     }
 
     async fn prepare_restore(&self, call: &ToolCall) -> Result<Prepared, Failed> {
@@ -169,7 +182,10 @@ impl NativeProvider {
         if !image.is_same(&args.expect) {
             return Err(conflict(&args.path));
         }
-        prepared(&Kept { files: vec![KeptFile { path: args.path, image }], ..Kept::default() }, Vec::from_iter(blob))
+        prepared(
+            &BeforeCall { files: vec![FileBeforeCall { path: args.path, image }], ..BeforeCall::default() },
+            Vec::from_iter(blob),
+        )
     }
 
     async fn restore(&self, context: &CallContext, call: &ToolCall) -> Result<Output, Failed> {
@@ -181,7 +197,7 @@ impl NativeProvider {
                 return Err(conflict(&args.path));
             }
             let content = match &args.restore {
-                Image::File { sha256, .. } => blobs.read_blob(sha256)?,
+                FileState::File { sha256, .. } => blobs.read_blob(sha256)?,
                 _ => None,
             };
             image::put(&args.path, &args.restore, content.as_deref()).map_err(|error| {
@@ -234,8 +250,8 @@ impl Provider for NativeProvider {
         Box::pin(async move {
             if call.tool.as_str() != RESTORE {
                 // The client may have run the tool or not; either way the call is over and the disk tells.
-                let closing = Closing { by: ClosedBy::Recovery, has_failed: false, response: None };
-                return self.observe(call, kept_of(Some(intent))?, closing).await.map(Reconciled::Done);
+                let end_report = EndReport { by: ClosedBy::Recovery, has_failed: false, response: None };
+                return self.observe(call, before_call(Some(intent))?, end_report).await.map(Reconciled::Done);
             }
             let args: RestoreArgs = read(&call.args)?;
             let (now, _) = blocking({
@@ -263,11 +279,11 @@ impl Provider for NativeProvider {
             .map_err(|error| cannot(&format!("its record has another form: {error}")))?;
         let mut calls = Vec::new();
         for Change { path, before, after } in outcome.changes.into_iter().rev() {
-            if let Image::Unkept { reason } = &before {
+            if let FileState::Unkept { reason } = &before {
                 return Err(cannot(&format!("{}: {reason}", path.display())));
             }
             let preview = match &before {
-                Image::Absent => format!("Remove {}", path.display()),
+                FileState::Absent => format!("Remove {}", path.display()),
                 _ => format!("Restore {}", path.display()),
             };
             let args = RestoreArgs { path, expect: after, restore: before };
@@ -287,22 +303,22 @@ fn effects_of(changes: &[Change]) -> Effects {
     for Change { path, before, after } in changes {
         let path = path.display().to_string();
         match (before, after) {
-            (Image::Absent, Image::Folder) => effects.created(path, EntryKind::Folder),
-            (Image::Absent, _) => effects.created(path, EntryKind::File),
-            (_, Image::Absent) => effects.deleted(path, EntryKind::File, false),
+            (FileState::Absent, FileState::Folder) => effects.created(path, EntryKind::Folder),
+            (FileState::Absent, _) => effects.created(path, EntryKind::File),
+            (_, FileState::Absent) => effects.deleted(path, EntryKind::File, false),
             (before, after) => effects.modified(path, before.etag(), after.etag()),
         }
     }
     effects
 }
 
-fn prepared(kept: &Kept, blobs: Vec<Blob>) -> Result<Prepared, Failed> {
+fn prepared(kept: &BeforeCall, blobs: Vec<Blob>) -> Result<Prepared, Failed> {
     let targets = kept.files.iter().map(|file| IntentTarget {
         path: file.path.display().to_string(),
         before: file.image.etag(),
         after: None,
         before_blob: match &file.image {
-            Image::File { sha256, .. } => Some(sha256.clone()),
+            FileState::File { sha256, .. } => Some(sha256.clone()),
             _ => None,
         },
     });
@@ -310,9 +326,9 @@ fn prepared(kept: &Kept, blobs: Vec<Blob>) -> Result<Prepared, Failed> {
     Ok(Prepared { intent: Some(intent), blobs, state: None })
 }
 
-fn kept_of(intent: Option<&Intent>) -> Result<Kept, Failure> {
+fn before_call(intent: Option<&Intent>) -> Result<BeforeCall, Failure> {
     let state = intent.map(|intent| intent.state.clone()).unwrap_or_default();
-    Kept::deserialize(Value::Object(state)).map_err(|error| unreadable(&error))
+    BeforeCall::deserialize(Value::Object(state)).map_err(|error| unreadable(&error))
 }
 
 fn read<T: DeserializeOwned>(args: &Map<String, Value>) -> Result<T, Failure> {

@@ -5,32 +5,46 @@
 //! of it. Permissions are kept as Git keeps them: executable or not.
 
 mod git;
+mod prune;
+
+pub use prune::{PrunedSnapshots, SnapshotRetention};
 
 use crate::{
-    image::{self, Image, MAX_FILE_BYTES},
+    image::{self, FileState, MAX_FILE_BYTES},
     native::Change,
 };
 use git::Git;
 use std::{
     collections::{BTreeSet, HashMap},
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 use toolyard_engine::Blob;
 use toolyard_protocol::canonical;
 
-/// A snapshot that takes longer is given up.
-const MAX_TIME: Duration = Duration::from_secs(8);
-/// New or changed files that one snapshot takes.
-const MAX_FILES: usize = 20_000;
-/// Bytes of new or changed files that one snapshot takes.
-const MAX_BYTES: u64 = 512 << 20;
 /// Files that a call may change and still be taken back.
 const MAX_CHANGES: usize = 5_000;
 /// Bytes of before-images that are kept for one call.
 const MAX_KEPT_BYTES: u64 = 128 << 20;
+
+/// What one snapshot may take. A snapshot beyond it is given up, and its call cannot be taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SnapshotLimits {
+    /// The longest time.
+    pub time: Duration,
+    /// New or changed files.
+    pub files: usize,
+    /// Bytes of new or changed files.
+    pub bytes: u64,
+}
+
+impl Default for SnapshotLimits {
+    fn default() -> Self {
+        Self { time: Duration::from_secs(8), files: 20_000, bytes: 512 << 20 }
+    }
+}
 
 /// The state of a project: the id of a tree in its shadow repository.
 pub(crate) type Tree = String;
@@ -38,12 +52,14 @@ pub(crate) type Tree = String;
 /// The shadow repositories.
 pub(crate) struct Shadows {
     folder: PathBuf,
+    limits: SnapshotLimits,
     projects: Mutex<HashMap<PathBuf, Arc<Mutex<Project>>>>,
 }
 
 /// One project's shadow.
 struct Project {
     git: Git,
+    limits: SnapshotLimits,
     /// The tree of the index as it is, once it was written.
     written: Option<Tree>,
 }
@@ -53,8 +69,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shadows {
-    pub(crate) fn new(folder: PathBuf) -> Self {
-        Self { folder, projects: Mutex::new(HashMap::new()) }
+    pub(crate) fn new(folder: PathBuf, limits: SnapshotLimits) -> Self {
+        Self { folder, limits, projects: Mutex::new(HashMap::new()) }
     }
 
     fn project(&self, root: &Path) -> Arc<Mutex<Project>> {
@@ -62,7 +78,7 @@ impl Shadows {
         let known = projects.entry(root.to_owned()).or_insert_with(|| {
             let name = canonical::sha256_hex(root.as_os_str().as_encoded_bytes());
             let git = Git::new(self.folder.join(&name[..24]), root.to_owned());
-            Arc::new(Mutex::new(Project { git, written: None }))
+            Arc::new(Mutex::new(Project { git, limits: self.limits, written: None }))
         });
         Arc::clone(known)
     }
@@ -74,7 +90,7 @@ impl Shadows {
         }
         let project = self.project(root);
         let mut project = lock(&project);
-        let until = Instant::now() + MAX_TIME;
+        let until = Instant::now() + self.limits.time;
         match project.take(until) {
             Ok(tree) => Ok(tree),
             // A project's index can have extensions that a copy does not support.
@@ -86,6 +102,20 @@ impl Shadows {
         }
     }
 
+    /// Removes repositories that are not used, or take too much room.
+    pub(crate) fn prune(&self, retention: SnapshotRetention) -> io::Result<PrunedSnapshots> {
+        let mut pruned = PrunedSnapshots::default();
+        // No snapshot is begun meanwhile: a repository that was chosen is not in use, and does not come into use.
+        let mut projects = lock(&self.projects);
+        for (path, bytes) in prune::chosen(&self.folder, retention, SystemTime::now())? {
+            fs::remove_dir_all(&path)?;
+            pruned.projects += 1;
+            pruned.bytes += bytes;
+            projects.retain(|_, project| lock(project).git.dir() != path);
+        }
+        Ok(pruned)
+    }
+
     /// What changed since a snapshot, with the bytes that were there before.
     pub(crate) fn changes(&self, root: &Path, before: &Tree) -> Result<(Vec<Change>, Vec<Blob>), String> {
         let after = self.take(root)?;
@@ -94,7 +124,7 @@ impl Shadows {
         }
         let project = self.project(root);
         let project = lock(&project);
-        let until = Instant::now() + MAX_TIME;
+        let until = Instant::now() + self.limits.time;
         let listed =
             project.git.run(&["diff-tree", "-r", "-z", "--no-renames", "--raw", before, &after], &[], until)?;
         let differences = differences(&listed)?;
@@ -145,20 +175,17 @@ impl Project {
     }
 
     fn check_size(&self, names: &BTreeSet<&[u8]>) -> Result<(), String> {
-        if names.len() > MAX_FILES {
-            return Err(format!("{} files are new or changed; {MAX_FILES} is the most that is kept", names.len()));
+        let SnapshotLimits { files, bytes: most, .. } = self.limits;
+        if names.len() > files {
+            return Err(format!("{} files are new or changed; {files} is the most that is kept", names.len()));
         }
         let mut bytes = 0;
         for name in names {
             let path = self.git.path(name);
             bytes += fs::symlink_metadata(path).map_or(0, |metadata| metadata.len());
         }
-        if bytes > MAX_BYTES {
-            return Err(format!(
-                "{} MiB are new or changed; {} is the most that is kept",
-                bytes >> 20,
-                MAX_BYTES >> 20
-            ));
+        if bytes > most {
+            return Err(format!("{} MiB are new or changed; {} is the most that is kept", bytes >> 20, most >> 20));
         }
         Ok(())
     }
@@ -204,10 +231,10 @@ impl Difference {
         matches!(self.old_mode.as_str(), "100644" | "100755" | "120000").then_some(self.old_id.as_str())
     }
 
-    fn before(&self, contents: &mut HashMap<String, Vec<u8>>, blobs: &mut Vec<Blob>) -> Image {
-        let unkept = |reason: &str| Image::Unkept { reason: reason.to_owned() };
+    fn before(&self, contents: &mut HashMap<String, Vec<u8>>, blobs: &mut Vec<Blob>) -> FileState {
+        let unkept = |reason: &str| FileState::Unkept { reason: reason.to_owned() };
         let mode = match self.old_mode.as_str() {
-            "000000" => return Image::Absent,
+            "000000" => return FileState::Absent,
             "100644" => 0o644,
             "100755" => 0o755,
             "120000" => 0,
@@ -216,7 +243,7 @@ impl Difference {
         let Some(bytes) = contents.get(&self.old_id) else { return unkept("its bytes were not kept") };
         if mode == 0 {
             return match String::from_utf8(bytes.clone()) {
-                Ok(target) => Image::Symlink { target },
+                Ok(target) => FileState::Symlink { target },
                 Err(_) => unkept("the link's target is not UTF-8"),
             };
         }
@@ -226,7 +253,7 @@ impl Difference {
         let blob = Blob::new(bytes.as_slice());
         let sha256 = blob.sha256.clone();
         blobs.push(blob);
-        Image::File { sha256, mode }
+        FileState::File { sha256, mode }
     }
 }
 

@@ -2,12 +2,12 @@
 
 use crate::{
     Client, Verdict,
-    image::{self, Image},
+    classify::classify,
+    image::{self, FileState},
     patch::{self, PatchedFile},
     payload::{Event, NativeCall},
     shadow::Shadows,
     shell,
-    weigh::weigh,
 };
 use serde_json::{Value, json};
 use std::{fs, path::Path, process::Command};
@@ -66,8 +66,9 @@ fn subagents_prompts_and_own_tools_are_told() {
     assert_eq!(sub.subagent_kind.as_deref(), Some("general-purpose"));
     assert!(sub.subagent.is_some() && sub.prompt.is_some());
     assert!(call(Client::Codex, "PreToolUse-Bash-subagent").prompt.is_some());
-    assert!(call(Client::Claude, "PreToolUse-mcp__toolyard__vault_createFile").is_own_tool);
-    assert!(!call(Client::Claude, "PreToolUse-mcp__echo__echo").is_own_tool);
+    let own = call(Client::Claude, "PreToolUse-mcp__toolyard__vault_createFile").own_tool;
+    assert_eq!(own.as_deref(), Some("vault_createFile"));
+    assert_eq!(call(Client::Claude, "PreToolUse-mcp__echo__echo").own_tool, None);
 }
 
 #[test]
@@ -87,8 +88,8 @@ fn recorded_calls_have_the_class_of_what_they_do() {
         (Client::Gemini, "BeforeTool-read_file", Read),
         (Client::Gemini, "BeforeTool-run_shell_command", Shell),
     ] {
-        let weighed = weigh(&call(client, name));
-        assert_eq!(weighed.class, class, "{client} {name}: {}", weighed.reason);
+        let classified = classify(&call(client, name));
+        assert_eq!(classified.class, class, "{client} {name}: {}", classified.reason);
     }
     let mut odd = call(Client::Claude, "PreToolUse-Write");
     for (path, class) in [
@@ -98,14 +99,14 @@ fn recorded_calls_have_the_class_of_what_they_do() {
         ("/etc/hosts", Leave),
     ] {
         odd.input.insert("file_path".to_owned(), json!(path));
-        assert_eq!(weigh(&odd).class, class, "{path}");
+        assert_eq!(classify(&odd).class, class, "{path}");
     }
     odd.tool = "SomethingNew".to_owned();
-    assert_eq!(weigh(&odd).class, Destroy);
+    assert_eq!(classify(&odd).class, Destroy);
 }
 
 fn class(command: &str) -> NativeClass {
-    shell::judge(command, Path::new("/work/project"), Path::new("/work/project/sub")).class
+    shell::classify(command, Path::new("/work/project"), Path::new("/work/project/sub")).class
 }
 
 #[rustfmt::skip]
@@ -216,7 +217,7 @@ fn a_snapshot_finds_every_change_and_keeps_the_bytes_before() {
     for is_repository in [true, false] {
         let folder = project(is_repository);
         let root = folder.path().join("project");
-        let shadows = Shadows::new(folder.path().join("shadows"));
+        let shadows = Shadows::new(folder.path().join("shadows"), crate::SnapshotLimits::default());
         let before = shadows.take(&root).unwrap();
         assert_eq!(shadows.changes(&root, &before).unwrap().0, [], "nothing changed");
         fs::write(root.join("a.txt"), "changed").unwrap();
@@ -249,7 +250,7 @@ fn an_image_keeps_bytes_mode_and_absence() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a");
-    assert_eq!(image::take(&path).0, Image::Absent);
+    assert_eq!(image::take(&path).0, FileState::Absent);
     fs::write(&path, "x").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
     let (taken, blob) = image::take(&path);
@@ -259,6 +260,6 @@ fn an_image_keeps_bytes_mode_and_absence() {
     assert_eq!(fs::read(&path).unwrap(), b"x");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o750);
     assert!(image::put(&path, &taken, Some(b"other")).is_err(), "other bytes are not what was kept");
-    image::put(&path, &Image::Absent, None).unwrap();
+    image::put(&path, &FileState::Absent, None).unwrap();
     assert!(!path.exists());
 }

@@ -38,7 +38,7 @@ pub(crate) struct RawFile {
 }
 
 /// Files to import, and skipped files with the reason.
-pub(crate) type Listed = (Vec<RawFile>, Vec<(String, String)>);
+pub(crate) type FileSelection = (Vec<RawFile>, Vec<(String, String)>);
 
 #[derive(Debug)]
 pub(crate) enum Content {
@@ -48,13 +48,13 @@ pub(crate) enum Content {
 
 /// The file patterns of the import options.
 #[derive(Clone)]
-pub(crate) struct Chosen {
+pub(crate) struct FilePatterns {
     include: Option<GlobSet>,
     exclude: Option<GlobSet>,
     ignored: Vec<String>,
 }
 
-impl Chosen {
+impl FilePatterns {
     pub(crate) fn new(options: &Options) -> Result<Self, ImportError> {
         Ok(Self {
             include: globs(&options.include)?,
@@ -93,7 +93,7 @@ fn globs(patterns: &[String]) -> Result<Option<GlobSet>, ImportError> {
 }
 
 /// Lists the files of a folder, and the skipped ones with the reason.
-pub(crate) fn folder(root: &Path, chosen: &Chosen, limits: &Limits) -> Result<Listed, ImportError> {
+pub(crate) fn folder(root: &Path, chosen: &FilePatterns, limits: &Limits) -> Result<FileSelection, ImportError> {
     let mut files = Vec::new();
     let mut skipped = Vec::new();
     let ignored = chosen.ignored.clone();

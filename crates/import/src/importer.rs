@@ -1,7 +1,7 @@
 //! [`Importer`] turns a source into files and a report.
 
 use crate::{
-    collect::{self, Chosen, Content, RawFile},
+    collect::{self, Content, FilePatterns, RawFile},
     fetch::{self, NetworkRules},
     formats::{self, Format, ParseFailure},
     git,
@@ -163,7 +163,7 @@ pub struct Importer {
 }
 
 /// The files of a source before conversion.
-struct Gathered {
+struct SourceFiles {
     name: String,
     single: bool,
     files: Vec<RawFile>,
@@ -194,12 +194,12 @@ impl Importer {
         progress: &(dyn Fn(Progress<'_>) + Send + Sync),
         cancel: &CancellationToken,
     ) -> Result<Imported, ImportError> {
-        let chosen = Chosen::new(options)?;
+        let chosen = FilePatterns::new(options)?;
         let gathered = tokio::select! {
             gathered = self.gather(source, options, &chosen, progress, cancel) => gathered?,
             () = cancel.cancelled() => return Err(ImportError::Cancelled),
         };
-        let mut written = Written { flat: options.flat, ..Written::default() };
+        let mut written = OutputFiles { flat: options.flat, ..OutputFiles::default() };
         let mut report = Report { file_count: gathered.files.len() + gathered.skipped.len(), ..Report::default() };
         for (path, reason) in gathered.skipped {
             report.skipped_files.push(FileOutcome { path, parser: None, reason: Some(reason) });
@@ -240,12 +240,14 @@ impl Importer {
                     });
                     written.add(&path, &name, gathered.single, document);
                 }
-                Err(Unread::Unsupported) if gathered.single => return Err(ImportError::Unsupported(path)),
-                Err(Unread::Failed(failure)) if gathered.single => return Err(ImportError::Parse { path, failure }),
-                Err(Unread::Unsupported) => {
+                Err(ReadFailure::Unsupported) if gathered.single => return Err(ImportError::Unsupported(path)),
+                Err(ReadFailure::Failed(failure)) if gathered.single => {
+                    return Err(ImportError::Parse { path, failure });
+                }
+                Err(ReadFailure::Unsupported) => {
                     report.unsupported_files.push(FileOutcome { path, parser: None, reason: None })
                 }
-                Err(Unread::Failed(failure)) => {
+                Err(ReadFailure::Failed(failure)) => {
                     report.failed_files.push(FileOutcome { path, parser: None, reason: Some(failure.0) })
                 }
             }
@@ -265,10 +267,10 @@ impl Importer {
         &self,
         source: Source,
         options: &Options,
-        chosen: &Chosen,
+        chosen: &FilePatterns,
         progress: &(dyn Fn(Progress<'_>) + Send + Sync),
         cancel: &CancellationToken,
-    ) -> Result<Gathered, ImportError> {
+    ) -> Result<SourceFiles, ImportError> {
         // A file name may have an extension; a folder name may only look as if it had one ("v1.2").
         let bare = |name: &'_ str| {
             if Format::of_name(name).is_some() { names::stem(name).to_owned() } else { name.to_owned() }
@@ -331,8 +333,8 @@ impl Importer {
         bytes: Vec<u8>,
         format: Option<Format>,
         options: &Options,
-        chosen: &Chosen,
-    ) -> Result<Gathered, ImportError> {
+        chosen: &FilePatterns,
+    ) -> Result<SourceFiles, ImportError> {
         if format.or_else(|| Format::of_name(&path)) != Some(Format::Zip) {
             if bytes.len() as u64 > options.limits.file_bytes {
                 return Err(ImportError::TooLarge(format!(
@@ -341,7 +343,7 @@ impl Importer {
                 )));
             }
             let files = vec![RawFile { path, content: Content::InMemory(bytes) }];
-            return Ok(Gathered { name, single: true, files, skipped: Vec::new(), format, _folder: None });
+            return Ok(SourceFiles { name, single: true, files, skipped: Vec::new(), format, _folder: None });
         }
         let archive = self
             .parser
@@ -362,37 +364,42 @@ impl Importer {
             }
         }
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Gathered { name, single: false, files, skipped, format: None, _folder: None })
+        Ok(SourceFiles { name, single: false, files, skipped, format: None, _folder: None })
     }
 
-    async fn read(&self, file: RawFile, said: Option<Format>, limits: &Limits) -> Result<Document, Unread> {
+    async fn read(&self, file: RawFile, said: Option<Format>, limits: &Limits) -> Result<Document, ReadFailure> {
         let format = said
             .or_else(|| Format::of_name(&file.path))
             .filter(|format| *format != Format::Zip)
-            .ok_or(Unread::Unsupported)?;
+            .ok_or(ReadFailure::Unsupported)?;
         let bytes = match file.content {
             Content::InMemory(bytes) => bytes,
             Content::OnDisk(place) => {
                 let most = limits.file_bytes;
                 let read = blocking(move || collect::read(&place, most))
                     .await
-                    .map_err(|e| Unread::Failed(ParseFailure(e.to_string())))?;
-                read.map_err(|why| Unread::Failed(ParseFailure(why)))?
+                    .map_err(|e| ReadFailure::Failed(ParseFailure(e.to_string())))?;
+                read.map_err(|why| ReadFailure::Failed(ParseFailure(why)))?
             }
         };
         let converted = match format.is_confined() {
             true => self.parser.document(format, &bytes, limits).await,
             false => formats::plain(&bytes, limits),
         };
-        let converted = converted.map_err(Unread::Failed)?;
+        let converted = converted.map_err(ReadFailure::Failed)?;
         Ok(Document { format, title: converted.title, text: converted.markdown, bytes: bytes.len() as u64 })
     }
 }
 
-async fn walk(place: &Path, name: String, chosen: &Chosen, options: &Options) -> Result<Gathered, ImportError> {
+async fn walk(
+    place: &Path,
+    name: String,
+    chosen: &FilePatterns,
+    options: &Options,
+) -> Result<SourceFiles, ImportError> {
     let (place, limits, chosen) = (place.to_owned(), options.limits.clone(), chosen.clone());
     let (files, skipped) = blocking(move || collect::folder(&place, &chosen, &limits)).await??;
-    Ok(Gathered { name, single: false, files, skipped, format: None, _folder: None })
+    Ok(SourceFiles { name, single: false, files, skipped, format: None, _folder: None })
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ImportError> {
@@ -408,7 +415,7 @@ fn common_folder(files: &[(String, Vec<u8>)]) -> String {
     if files.iter().all(|(path, _)| path.starts_with(&folder)) { folder } else { String::new() }
 }
 
-enum Unread {
+enum ReadFailure {
     Unsupported,
     Failed(ParseFailure),
 }
@@ -422,14 +429,14 @@ struct Document {
 
 /// The output files collected so far.
 #[derive(Default)]
-struct Written {
+struct OutputFiles {
     flat: bool,
     files: Vec<OutFile>,
     paths: HashSet<String>,
     documents: HashSet<String>,
 }
 
-impl Written {
+impl OutputFiles {
     fn add(&mut self, path: &str, name: &str, single: bool, document: Document) {
         let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
         let parts = folder.split('/').filter(|part| !part.is_empty() && !self.flat && !single);

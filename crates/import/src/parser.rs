@@ -4,7 +4,7 @@
 use crate::{
     formats::{Converted, Format, ParseFailure},
     limits::Limits,
-    wire::{Answer, MARK, MAX_HEADER_BYTES, PROGRAM, Request, VERSION},
+    wire::{MARK, MAX_HEADER_BYTES, PROGRAM, ParseResponse, Request, VERSION},
 };
 use std::{
     os::unix::process::ExitStatusExt,
@@ -50,7 +50,7 @@ impl ConfinedParser {
     pub async fn document(&self, format: Format, bytes: &[u8], limits: &Limits) -> Result<Converted, ParseFailure> {
         let mut found = None;
         self.run(format, bytes, limits, &mut |answer, body| {
-            if let Answer::Text { title, .. } = answer {
+            if let ParseResponse::Text { title, .. } = answer {
                 let markdown =
                     String::from_utf8(body).map_err(|_| ParseFailure::new("its parser did not answer with text"))?;
                 found = Some(Converted { title, markdown });
@@ -67,7 +67,7 @@ impl ConfinedParser {
         let mut total = 0u64;
         self.run(Format::Zip, bytes, limits, &mut |answer, body| {
             match answer {
-                Answer::File { path, .. } => {
+                ParseResponse::File { path, .. } => {
                     total += body.len() as u64;
                     // The child enforces the same limits, but the parent does not trust it.
                     let path = crate::names::safe_path(&path)
@@ -77,7 +77,7 @@ impl ConfinedParser {
                     }
                     archive.files.push((path, body));
                 }
-                Answer::Skipped { path, why } => archive.skipped.push((path, why)),
+                ParseResponse::Skipped { path, why } => archive.skipped.push((path, why)),
                 _ => {}
             }
             Ok(())
@@ -91,7 +91,7 @@ impl ConfinedParser {
         format: Format,
         bytes: &[u8],
         limits: &Limits,
-        take: &mut (dyn FnMut(Answer, Vec<u8>) -> Result<(), ParseFailure> + Send),
+        take: &mut (dyn FnMut(ParseResponse, Vec<u8>) -> Result<(), ParseFailure> + Send),
     ) -> Result<(), ParseFailure> {
         let mut child = self.start()?;
         let time = Duration::from_millis(limits.parse_ms) + GRACE;
@@ -145,7 +145,7 @@ async fn converse(
     format: Format,
     bytes: &[u8],
     limits: &Limits,
-    take: &mut (dyn FnMut(Answer, Vec<u8>) -> Result<(), ParseFailure> + Send),
+    take: &mut (dyn FnMut(ParseResponse, Vec<u8>) -> Result<(), ParseFailure> + Send),
 ) -> Result<bool, ParseFailure> {
     let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else { return Ok(false) };
     let request = Request { version: VERSION.to_owned(), format, bytes: bytes.len(), limits: limits.clone() };
@@ -170,7 +170,7 @@ async fn converse(
 async fn receive(
     output: ChildStdout,
     limits: &Limits,
-    take: &mut (dyn FnMut(Answer, Vec<u8>) -> Result<(), ParseFailure> + Send),
+    take: &mut (dyn FnMut(ParseResponse, Vec<u8>) -> Result<(), ParseFailure> + Send),
 ) -> Result<bool, ParseFailure> {
     let mut output = BufReader::new(output);
     let misbehaved = || ParseFailure::new("its parser misbehaved and was stopped");
@@ -181,16 +181,16 @@ async fn receive(
             return Ok(false);
         }
         let Some(json) = line.strip_prefix(&[MARK]) else { continue };
-        let answer: Answer = serde_json::from_slice(json).map_err(|_| misbehaved())?;
+        let answer: ParseResponse = serde_json::from_slice(json).map_err(|_| misbehaved())?;
         let (length, most) = match &answer {
-            Answer::Text { bytes, .. } => (*bytes, limits.text_bytes as u64),
-            Answer::File { bytes, .. } => (*bytes, limits.file_bytes),
-            Answer::Failed { why } => return Err(ParseFailure::new(why.clone())),
-            Answer::Unavailable { why } => {
+            ParseResponse::Text { bytes, .. } => (*bytes, limits.text_bytes as u64),
+            ParseResponse::File { bytes, .. } => (*bytes, limits.file_bytes),
+            ParseResponse::Failed { why } => return Err(ParseFailure::new(why.clone())),
+            ParseResponse::Unavailable { why } => {
                 return Err(ParseFailure::new(format!("nothing can be parsed here: {why}")));
             }
-            Answer::Done => return Ok(true),
-            Answer::Skipped { .. } => (0, 0),
+            ParseResponse::Done => return Ok(true),
+            ParseResponse::Skipped { .. } => (0, 0),
         };
         if length as u64 > most {
             return Err(misbehaved());
@@ -200,7 +200,7 @@ async fn receive(
         if body.len() != length {
             return Ok(false);
         }
-        let last = matches!(answer, Answer::Text { .. });
+        let last = matches!(answer, ParseResponse::Text { .. });
         take(answer, body)?;
         if last {
             return Ok(true);

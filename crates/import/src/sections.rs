@@ -107,7 +107,7 @@ struct Writer {
 
 /// Sections that are collected to be merged into one file.
 #[derive(Default)]
-struct Waiting<'a> {
+struct PendingSections<'a> {
     headings: Vec<&'a str>,
     text: String,
 }
@@ -115,7 +115,7 @@ struct Waiting<'a> {
 impl Writer {
     /// Writes blocks into a directory. `name` is used for text before the first heading.
     fn write(&mut self, directory: &str, name: &str, blocks: &[Block<'_>], nesting: usize) {
-        let mut waiting = Waiting::default();
+        let mut waiting = PendingSections::default();
         for group in groups(blocks) {
             let heading = group.first().map_or("", |block| block.heading);
             let heading = if heading.is_empty() { name } else { heading };
@@ -157,8 +157,8 @@ impl Writer {
         }
     }
 
-    fn flush(&mut self, directory: &str, waiting: &mut Waiting<'_>) {
-        let Waiting { headings, text } = std::mem::take(waiting);
+    fn flush(&mut self, directory: &str, waiting: &mut PendingSections<'_>) {
+        let PendingSections { headings, text } = std::mem::take(waiting);
         if !text.trim().is_empty() {
             self.put(directory, &merged_name(&headings), &headings.join(", "), &text);
         }
@@ -230,7 +230,7 @@ fn groups<'a, 'b>(blocks: &'b [Block<'a>]) -> Vec<&'b [Block<'a>]> {
 
 /// Splits a text between paragraphs, a long paragraph between lines, and a long line between words or characters.
 fn cut(text: &str) -> Vec<String> {
-    let mut parts = Parts::default();
+    let mut parts = SectionJoiner::default();
     for paragraph in text.split_inclusive("\n\n") {
         if fits(paragraph) {
             parts.add(paragraph);
@@ -258,14 +258,14 @@ fn cut(text: &str) -> Vec<String> {
 
 /// Joins pieces as long as they fit into one file.
 #[derive(Default)]
-struct Parts {
+struct SectionJoiner {
     done: Vec<String>,
     current: String,
     tokens: usize,
     chars: usize,
 }
 
-impl Parts {
+impl SectionJoiner {
     fn add(&mut self, piece: &str) {
         let (tokens, chars) = (tokens(piece), piece.chars().count());
         if !self.current.is_empty() && (self.tokens + tokens > LARGE_TOKENS || self.chars + chars > MAX_CHARS) {

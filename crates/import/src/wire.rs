@@ -34,7 +34,7 @@ pub struct Request {
 /// A response from the child.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Answer {
+pub enum ParseResponse {
     /// The document's text follows.
     Text {
         /// The document's own title, if it has one.

@@ -7,7 +7,7 @@ use std::{collections::HashMap, path::Path, sync::Arc};
 use toolyard_knowledge::{
     KnowledgeConfig,
     embed::{Embedder, StaticTable},
-    evaluate::{Document, Judged, evaluate},
+    evaluate::{Document, JudgedQuery, evaluate},
     index::memory::MemoryIndex,
 };
 
@@ -28,11 +28,11 @@ async fn main() {
         let parts: Vec<&str> = line.split('\t').collect();
         grades.entry(parts[0].to_owned()).or_default().insert(parts[1].to_owned(), parts[2].parse().unwrap());
     }
-    let questions: Vec<Judged> = lines("queries.jsonl")
+    let questions: Vec<JudgedQuery> = lines("queries.jsonl")
         .lines()
         .map(|l| serde_json::from_str::<Value>(l).unwrap())
         .map(|v| (text(&v, "_id"), text(&v, "text")))
-        .map(|(id, text)| Judged { text, grades: grades.remove(&id).unwrap_or_default(), id })
+        .map(|(id, text)| JudgedQuery { text, grades: grades.remove(&id).unwrap_or_default(), id })
         .collect();
     let embedder: Arc<dyn Embedder> = Arc::new(StaticTable::new());
     for weight in weights {

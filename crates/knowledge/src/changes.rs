@@ -20,7 +20,7 @@ use toolyard_vault::VaultPath;
 
 /// The changes since the last call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum ChangeEvent {
     /// A note, a folder or the ignore file was created, removed or changed.
     Changed,
     /// The system dropped events, so anything may have changed.
@@ -43,22 +43,22 @@ impl Changes {
     /// Starts watching.
     pub(crate) fn watch(root: &Path, config: &IndexingConfig) -> notify::Result<Changes> {
         let signal = Arc::new(Signal::default());
-        let told = signal.clone();
+        let notified = signal.clone();
         let root = std::path::absolute(root)?;
-        let mut sieve = Sieve::new(root.clone(), config.clone());
+        let mut filter = EventFilter::new(root.clone(), config.clone());
         let watcher = watcher(&root, move |event: notify::Result<Event>| {
-            if let Some(news) = sieve.news(event) {
-                told.lost.fetch_or(news == News::Lost, Ordering::AcqRel);
-                told.changed.notify_one();
+            if let Some(change) = filter.change(event) {
+                notified.lost.fetch_or(change == ChangeEvent::Lost, Ordering::AcqRel);
+                notified.changed.notify_one();
             }
         })?;
         Ok(Changes { signal, _watcher: watcher })
     }
 
     /// Waits for changes. Several changes are reported as one.
-    pub(crate) async fn next(&self) -> News {
+    pub(crate) async fn next(&self) -> ChangeEvent {
         self.signal.changed.notified().await;
-        if self.signal.lost.swap(false, Ordering::AcqRel) { News::Lost } else { News::Changed }
+        if self.signal.lost.swap(false, Ordering::AcqRel) { ChangeEvent::Lost } else { ChangeEvent::Changed }
     }
 }
 
@@ -70,20 +70,20 @@ fn watcher(root: &Path, handler: impl EventHandler) -> notify::Result<Recommende
 }
 
 /// Filters out events that cannot affect the index.
-struct Sieve {
+struct EventFilter {
     root: PathBuf,
     ignore_file: PathBuf,
     config: IndexingConfig,
     scope: Scope,
 }
 
-impl Sieve {
+impl EventFilter {
     fn new(root: PathBuf, config: IndexingConfig) -> Self {
         let scope = Scope::read(&root, &config);
         Self { ignore_file: root.join(&config.ignore_file), root, config, scope }
     }
 
-    fn news(&mut self, event: notify::Result<Event>) -> Option<News> {
+    fn change(&mut self, event: notify::Result<Event>) -> Option<ChangeEvent> {
         let event = match event {
             // Read events are ignored. The indexer itself causes them when it reads notes.
             Ok(event) if matches!(event.kind, EventKind::Access(_)) => return None,
@@ -96,15 +96,15 @@ impl Sieve {
         };
         if event.paths.contains(&self.ignore_file) {
             self.scope = Scope::read(&self.root, &self.config);
-            return Some(News::Changed);
+            return Some(ChangeEvent::Changed);
         }
-        event.paths.iter().any(|path| self.matters(event.kind, path)).then_some(News::Changed)
+        event.paths.iter().any(|path| self.matters(event.kind, path)).then_some(ChangeEvent::Changed)
     }
 
     /// Reads the ignore file again, because its change may be among the lost events.
-    fn lost(&mut self) -> News {
+    fn lost(&mut self) -> ChangeEvent {
         self.scope = Scope::read(&self.root, &self.config);
-        News::Lost
+        ChangeEvent::Lost
     }
 
     /// Whether a changed path can be a note or a folder with notes. Hidden folders, in which editors keep their files,
@@ -142,8 +142,8 @@ mod tests {
     const RENAMED: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::From));
     const WRITTEN: EventKind = EventKind::Modify(ModifyKind::Data(DataChange::Any));
 
-    fn sieve(dir: &Path) -> Sieve {
-        Sieve::new(dir.to_owned(), IndexingConfig::default())
+    fn filter(dir: &Path) -> EventFilter {
+        EventFilter::new(dir.to_owned(), IndexingConfig::default())
     }
     fn event(kind: EventKind, path: PathBuf) -> notify::Result<Event> {
         Ok(Event::new(kind).add_path(path))
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn folders_with_dots_in_their_names_matter_and_attachments_do_not() {
         let dir = tempfile::tempdir().unwrap();
-        let mut sieve = sieve(dir.path());
+        let mut filter = filter(dir.path());
         std::fs::create_dir(dir.path().join("2024.06")).unwrap();
         std::fs::write(dir.path().join("photo.png"), "").unwrap();
         for (kind, path) in [
@@ -165,7 +165,11 @@ mod tests {
             (WRITTEN, ".obsidian-ragignore"),
             (RENAMED, ""),
         ] {
-            assert_eq!(sieve.news(event(kind, dir.path().join(path))), Some(News::Changed), "{kind:?} {path}");
+            assert_eq!(
+                filter.change(event(kind, dir.path().join(path))),
+                Some(ChangeEvent::Changed),
+                "{kind:?} {path}"
+            );
         }
         for (kind, path) in [
             (WRITTEN, "photo.png"),
@@ -178,26 +182,26 @@ mod tests {
             (EventKind::Access(AccessKind::Any), "note.md"),
             (WRITTEN, "../outside.md"),
         ] {
-            assert_eq!(sieve.news(event(kind, dir.path().join(path))), None, "{kind:?} {path}");
+            assert_eq!(filter.change(event(kind, dir.path().join(path))), None, "{kind:?} {path}");
         }
     }
 
     #[test]
     fn lost_events_and_a_new_ignore_file_are_noticed() {
         let dir = tempfile::tempdir().unwrap();
-        let mut sieve = sieve(dir.path());
+        let mut filter = filter(dir.path());
         let overflow = Event::new(EventKind::Other).set_flag(Flag::Rescan);
-        assert_eq!(sieve.news(Ok(overflow.clone())), Some(News::Lost));
-        assert_eq!(sieve.news(Err(notify::Error::new(notify::ErrorKind::MaxFilesWatch))), Some(News::Lost));
+        assert_eq!(filter.change(Ok(overflow.clone())), Some(ChangeEvent::Lost));
+        assert_eq!(filter.change(Err(notify::Error::new(notify::ErrorKind::MaxFilesWatch))), Some(ChangeEvent::Lost));
         let note = || event(WRITTEN, dir.path().join("Drafts/a.md"));
         let ignore = dir.path().join(".obsidian-ragignore");
-        assert_eq!(sieve.news(note()), Some(News::Changed));
+        assert_eq!(filter.change(note()), Some(ChangeEvent::Changed));
         std::fs::write(&ignore, "Drafts/\n").unwrap();
-        assert_eq!(sieve.news(event(WRITTEN, ignore.clone())), Some(News::Changed));
-        assert_eq!(sieve.news(note()), None);
+        assert_eq!(filter.change(event(WRITTEN, ignore.clone())), Some(ChangeEvent::Changed));
+        assert_eq!(filter.change(note()), None);
         std::fs::remove_file(&ignore).unwrap();
-        assert_eq!(sieve.news(Ok(overflow)), Some(News::Lost));
-        assert_eq!(sieve.news(note()), Some(News::Changed), "the ignore file was read again");
+        assert_eq!(filter.change(Ok(overflow)), Some(ChangeEvent::Lost));
+        assert_eq!(filter.change(note()), Some(ChangeEvent::Changed), "the ignore file was read again");
     }
 
     /// Any number of events results in one notification, which is kept until it is read.
@@ -209,8 +213,8 @@ mod tests {
             std::fs::write(dir.path().join(format!("{number}.png")), "x").unwrap();
         }
         std::fs::write(dir.path().join("note.md"), "x").unwrap();
-        let news = tokio::time::timeout(PATIENCE, changes.next()).await;
-        assert!(news.is_ok(), "the note is one change, whatever came before it");
+        let change = tokio::time::timeout(PATIENCE, changes.next()).await;
+        assert!(change.is_ok(), "the note is one change, whatever came before it");
     }
 
     #[test]

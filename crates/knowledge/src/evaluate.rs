@@ -4,7 +4,7 @@
 use crate::{
     config::KnowledgeConfig,
     embed::{EmbedError, Embedder, Purpose},
-    index::{ChunkFilter, IndexError, IndexSpec, NoteIndex, Start, WriteBatch},
+    index::{ChunkFilter, IndexError, IndexSpec, NoteIndex, WriteBatch, WriterStart},
     indexer::{Prepared, Stat},
     note::{Note, stem},
     search::{Detail, Library, Query, Weights, answer},
@@ -39,7 +39,7 @@ pub struct Document {
 
 /// A query with its relevant documents and their grades.
 #[derive(Debug, Clone)]
-pub struct Judged {
+pub struct JudgedQuery {
     /// The id of the query. Where queries were taken from the corpus, a document with the same id is the query itself;
     /// it does not count unless it is judged as relevant.
     pub id: String,
@@ -49,7 +49,7 @@ pub struct Judged {
     pub grades: HashMap<String, f64>,
 }
 
-impl Judged {
+impl JudgedQuery {
     fn may_answer(&self, document: &str) -> bool {
         document != self.id || self.grades.contains_key(document)
     }
@@ -82,12 +82,12 @@ pub struct Report {
     /// The scores of both combined, as searches use them.
     pub fused: Scores,
     /// The parameters of the measurement.
-    pub config: Measured,
+    pub config: EvaluationSettings,
 }
 
 /// The parameters of the measurement.
 #[derive(Debug, Clone, Serialize)]
-pub struct Measured {
+pub struct EvaluationSettings {
     /// Number of documents.
     pub documents: usize,
     /// Number of chunks.
@@ -119,7 +119,7 @@ pub async fn evaluate(
     embedder: &Arc<dyn Embedder>,
     config: &KnowledgeConfig,
     documents: &[Document],
-    questions: &[Judged],
+    questions: &[JudgedQuery],
     vector_weight: f32,
 ) -> Result<Report, EvaluateError> {
     let info = embedder.describe().await?;
@@ -134,8 +134,8 @@ pub async fn evaluate(
     let index_ms = started.elapsed().as_secs_f64() * 1e3;
     let samples = library.reader.sample(SAMPLES).await?;
     let attuned = embedder.attuned(&samples).unwrap_or_else(|| embedder.clone());
-    let judged: Vec<&Judged> = questions.iter().filter(|question| !question.grades.is_empty()).collect();
-    let mut tallies = [Tally::default(), Tally::default(), Tally::default()];
+    let judged: Vec<&JudgedQuery> = questions.iter().filter(|question| !question.grades.is_empty()).collect();
+    let mut tallies = [ScoreTotals::default(), ScoreTotals::default(), ScoreTotals::default()];
     for question in &judged {
         for (way, tally) in tallies.iter_mut().enumerate() {
             let start = Instant::now();
@@ -175,7 +175,7 @@ pub async fn evaluate(
         }
     }
     let [full_text, vector, fused] = tallies.map(|tally| tally.scores());
-    let config = Measured {
+    let config = EvaluationSettings {
         documents: documents.len(),
         chunks: library.info().chunks,
         queries: judged.len(),
@@ -194,7 +194,7 @@ async fn fill(
     spec: &IndexSpec,
     guard: Option<&Guard>,
 ) -> Result<(), EvaluateError> {
-    let mut writer = index.write(spec, Start::Fresh).await?;
+    let mut writer = index.write(spec, WriterStart::Fresh).await?;
     let mut batch = WriteBatch::default();
     for (number, document) in documents.iter().enumerate() {
         let (text, note) = as_note(document, config);
@@ -234,7 +234,7 @@ fn as_note(document: &Document, config: &KnowledgeConfig) -> (String, Note) {
 }
 
 #[derive(Default)]
-struct Tally {
+struct ScoreTotals {
     ndcg: f64,
     recall10: f64,
     recall100: f64,
@@ -242,7 +242,7 @@ struct Tally {
     times: Vec<f64>,
 }
 
-impl Tally {
+impl ScoreTotals {
     fn add(&mut self, ranked: &[&str], grades: &HashMap<String, f64>) {
         let discount = |rank: usize| 1.0 / ((rank + 2) as f64).log2();
         let grade = |id: &&str| grades.get(*id).copied().unwrap_or(0.0);
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_question_that_is_a_document_does_not_answer_itself() {
-        let judged = |grades: &[&str]| Judged {
+        let judged = |grades: &[&str]| JudgedQuery {
             id: "q".to_owned(),
             text: String::new(),
             grades: grades.iter().map(|id| ((*id).to_owned(), 1.0)).collect(),
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn scores_are_as_the_textbook_says() {
         let grades = HashMap::from([("a".to_owned(), 1.0), ("b".to_owned(), 1.0)]);
-        let mut tally = Tally { times: vec![1.0], ..Tally::default() };
+        let mut tally = ScoreTotals { times: vec![1.0], ..ScoreTotals::default() };
         tally.add(&["x", "a", "y"], &grades);
         let scores = tally.scores();
         let ideal = 1.0 + 1.0 / 3f64.log2();

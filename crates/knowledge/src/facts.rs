@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     collections::{HashMap, HashSet},
     fs::{File, OpenOptions},
-    io::{BufRead, BufReader, Seek, SeekFrom, Write},
+    io::{BufRead, BufReader, Seek, SeekFrom},
     os::unix::fs::OpenOptionsExt,
     path::PathBuf,
     sync::{LazyLock, Mutex, MutexGuard, PoisonError},
@@ -119,8 +119,8 @@ impl FactStore {
         if ends_inside_a_line(&mut file)? {
             line.insert(0, b'\n');
         }
-        file.write_all(&line)?;
-        file.sync_data()?;
+        toolyard_faults::write_all(&mut file, &line)?;
+        toolyard_faults::sync_data(&file)?;
         known.read_on(File::open(&self.path)?)?;
         Ok(true)
     }
@@ -261,7 +261,7 @@ fn ends_inside_a_line(file: &mut File) -> std::io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::{io::Write, os::unix::fs::PermissionsExt};
 
     #[test]
     fn the_last_value_holds_and_the_others_are_history() {

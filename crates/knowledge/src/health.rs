@@ -16,7 +16,7 @@ pub enum IndexState {
 
 /// The results of the probes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Observed {
+pub struct HealthProbes {
     /// Whether the vault's folder can be listed.
     pub vault: bool,
     /// The state of the index.
@@ -31,7 +31,7 @@ pub struct Observed {
     pub stale: bool,
 }
 
-impl Observed {
+impl HealthProbes {
     /// The health, and the most important problem.
     pub fn health(&self) -> (Health, Option<Problem>) {
         match &self.index {
@@ -82,8 +82,15 @@ mod tests {
     use super::*;
     use crate::{embed::EmbedError, index::IndexError};
 
-    fn good() -> Observed {
-        Observed { vault: true, index: IndexState::Ready, program: None, embedder: None, indexer: None, stale: false }
+    fn good() -> HealthProbes {
+        HealthProbes {
+            vault: true,
+            index: IndexState::Ready,
+            program: None,
+            embedder: None,
+            indexer: None,
+            stale: false,
+        }
     }
     fn ollama() -> Option<Problem> {
         Some(Problem::of_embedder(&EmbedError::Unreachable { service: "Ollama", url: "x".to_owned(), causes: None }))
@@ -118,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_problem_that_matters_most_is_told() {
-        let mut seen = Observed { stale: true, embedder: ollama(), ..good() };
+        let mut seen = HealthProbes { stale: true, embedder: ollama(), ..good() };
         assert_eq!(seen.health().1.map(|p| p.code), Some(ProblemCode::OllamaUnreachable));
         seen.index = IndexState::Missing(Problem::no_index());
         assert_eq!(seen.health().1.map(|p| p.code), Some(ProblemCode::IndexNotFound));

@@ -31,6 +31,6 @@ pub use toolyard_noteindex as index;
 pub use config::KnowledgeConfig;
 pub use facts::{Fact, FactStore};
 pub use provider::KnowledgeProvider;
-pub use service::{Knowledge, KnowledgeParts, VaultLook, vector_weight};
+pub use service::{Knowledge, KnowledgeParts, VaultScan, vector_weight};
 pub use tools::{definitions, entries};
 pub use watcher::{PROBE_EVERY, serve, serve_watching};

@@ -3,7 +3,8 @@
 //! Permissions, sensitivity and the format of the answer are handled elsewhere.
 
 pub use toolyard_noteindex::search::{
-    Answer, Detail, Fused, Library, LibraryFile, Question, Ranked, Totals, Weights, answer, fingerprint, fuse, vectors,
+    Detail, Fused, Library, LibraryFile, Ranked, SearchQuery, SearchResult, Totals, Weights, answer, fingerprint, fuse,
+    vectors,
 };
 
 use crate::{
@@ -34,8 +35,8 @@ pub struct Query<'a> {
 
 impl Query<'_> {
     /// The query in the form of the index.
-    pub fn question(self, detail: Detail) -> Question {
-        Question {
+    pub fn question(self, detail: Detail) -> SearchQuery {
+        SearchQuery {
             terms: counted_terms(self.text),
             vector: self.vector,
             filter: self.filter,

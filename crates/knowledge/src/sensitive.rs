@@ -16,7 +16,7 @@ use unicode_normalization::UnicodeNormalization;
 pub enum Category {
     /// Illness, medication, therapy.
     Health,
-    /// Debts.
+    /// Text about debts.
     FinancialDebt,
     /// Payments and expenses.
     Financial,
@@ -57,7 +57,7 @@ struct Rule {
 
 /// The text to scan: everything of a chunk that a reader would see.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Material<'a> {
+pub struct ScanInput<'a> {
     /// The note's title, or a fact's key.
     pub title: &'a str,
     /// The headings above the chunk.
@@ -114,11 +114,11 @@ impl Guard {
 
     /// The categories found in a text under a section of a note with these tags.
     pub fn categories(&self, text: &str, section: Option<&str>, tags: &[String]) -> BTreeSet<Category> {
-        self.categories_of(Material { text, section, tags, ..Material::default() })
+        self.categories_of(ScanInput { text, section, tags, ..ScanInput::default() })
     }
 
     /// The categories found in any part of the material.
-    pub fn categories_of(&self, material: Material<'_>) -> BTreeSet<Category> {
+    pub fn categories_of(&self, material: ScanInput<'_>) -> BTreeSet<Category> {
         let section = material.section.unwrap_or_default();
         // Each part of a nested tag counts as a tag: `life/relations` is about relations.
         let tags: String =
@@ -224,18 +224,18 @@ mod tests {
     #[test]
     fn every_part_that_may_be_seen_is_looked_through() {
         let guard = Guard::new(Matching::Words, &[]);
-        let plain = Material { title: "A day", section: Some("Morning"), text: "sunny", ..Material::default() };
+        let plain = ScanInput { title: "A day", section: Some("Morning"), text: "sunny", ..ScanInput::default() };
         assert!(guard.categories_of(plain).is_empty());
         let debt = BTreeSet::from([Category::FinancialDebt]);
         for material in [
-            Material { title: "debt-to-anna", ..plain },
-            Material { title: "debt_to_anna", ..plain },
-            Material { section: Some("Day > Debts"), ..plain },
-            Material { opaque: "%% I owe Bob 500 %%", ..plain },
+            ScanInput { title: "debt-to-anna", ..plain },
+            ScanInput { title: "debt_to_anna", ..plain },
+            ScanInput { section: Some("Day > Debts"), ..plain },
+            ScanInput { opaque: "%% I owe Bob 500 %%", ..plain },
         ] {
             assert_eq!(guard.categories_of(material), debt, "{material:?}");
         }
-        let opaque = |opaque| guard.categories_of(Material { opaque, ..plain });
+        let opaque = |opaque| guard.categories_of(ScanInput { opaque, ..plain });
         assert_eq!(opaque("medication: x"), BTreeSet::from([Category::Health]));
         assert_eq!(opaque("price: $20"), BTreeSet::from([Category::Financial]));
         assert!(opaque("echo $1 ${2} $x").is_empty(), "an argument is no amount");

@@ -2,20 +2,20 @@
 //! the jobs and the facts; the tools are thin wrappers.
 
 mod embedding;
-mod look;
+mod vault_scan;
 
 use embedding::fits;
 pub use embedding::vector_weight;
-pub use look::VaultLook;
+pub use vault_scan::VaultScan;
 
 use crate::{
     config::{EmbedderKind, KnowledgeConfig},
     embed::{EmbedError, Embedder, EmbedderInfo, OllamaProbe},
     envelope::{Health, Meta, Problem},
     facts::FactStore,
-    health::{IndexState, Observed},
+    health::{HealthProbes, IndexState},
     index::{FileRow, FileState, IndexError, NoteIndex},
-    indexer::{Job, JobMode, JobState, Jobs, MAX_AUTOMATIC_ATTEMPTS, Started, Workshop},
+    indexer::{IndexingContext, Job, JobMode, JobState, Jobs, MAX_AUTOMATIC_ATTEMPTS, Started},
     search::Library,
     sensitive::Guard,
 };
@@ -91,16 +91,16 @@ struct Cache {
     embedder: Option<(Instant, Result<EmbedderInfo, EmbedError>)>,
     /// The error of a reader, until reading works again or there is a new version.
     broken: Option<IndexError>,
-    look: Option<(Instant, VaultLook)>,
+    scan: Option<(Instant, VaultScan)>,
     allowed: Option<Allowed>,
     health: Option<Health>,
-    attuned: Option<Attuned>,
+    attuned: Option<TunedEmbedder>,
     filter: Option<(Sandbox, Arc<PathFilter>)>,
     serving: bool,
 }
 
 /// An embedder that was adapted to an index of this many chunks.
-struct Attuned {
+struct TunedEmbedder {
     embedder: String,
     chunks: u64,
     to: Arc<dyn Embedder>,
@@ -117,7 +117,7 @@ impl Knowledge {
     pub fn new(parts: KnowledgeParts) -> Self {
         let config = Arc::new(parts.config);
         let guard = Arc::new(Guard::new(config.sensitive.matching, &config.sensitive.sections));
-        let workshop = Workshop {
+        let workshop = IndexingContext {
             vault: parts.vault.clone(),
             index: parts.index.clone(),
             embedder: parts.embedder.clone(),
@@ -143,8 +143,8 @@ impl Knowledge {
         }
     }
 
-    fn with_cache<T>(&self, look: impl FnOnce(&mut Cache) -> T) -> T {
-        look(&mut self.cache.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_cache<T>(&self, scan: impl FnOnce(&mut Cache) -> T) -> T {
+        scan(&mut self.cache.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn budget(&self) -> u64 {
@@ -313,17 +313,17 @@ impl Knowledge {
 
     /// Probes everything periodically. An unused index is not probed, because that would start its program or prevent
     /// it from being stopped. The next query detects changes to its files.
-    pub(crate) async fn probe(&self) -> Observed {
+    pub(crate) async fn probe(&self) -> HealthProbes {
         let library = self.library.load_full().filter(|_| self.index.is_resting());
         let Some(library) = library else { return self.observe().await };
-        self.look().await;
+        self.scan().await;
         self.judge(Ok(library)).await
     }
 
     /// Probes everything and returns the state.
-    pub async fn observe(&self) -> Observed {
+    pub async fn observe(&self) -> HealthProbes {
         let library = self.reopened().await;
-        self.look().await;
+        self.scan().await;
         self.judge(library).await
     }
 
@@ -337,7 +337,7 @@ impl Knowledge {
     }
 
     /// The state, with a new probe of the embedder.
-    pub(crate) async fn judge(&self, library: Result<Arc<Library>, Problem>) -> Observed {
+    pub(crate) async fn judge(&self, library: Result<Arc<Library>, Problem>) -> HealthProbes {
         if let (Some(embedder), None) = (&self.embedder, &self.embedder_problem) {
             // The result is cached, and `observed` reads it from there.
             drop(self.ask_embedder(&**embedder).await);
@@ -346,7 +346,7 @@ impl Knowledge {
     }
 
     /// The state, from the earlier probes.
-    pub(crate) async fn observed(&self, library: Result<Arc<Library>, Problem>) -> Observed {
+    pub(crate) async fn observed(&self, library: Result<Arc<Library>, Problem>) -> HealthProbes {
         let vault = self.vault.clone();
         let vault = tokio::task::spawn_blocking(move || vault.is_readable()).await.unwrap_or(false);
         let record = self.jobs.record();
@@ -365,7 +365,7 @@ impl Knowledge {
             Err(problem) => IndexState::Broken(problem),
         };
         let indexer = if self.jobs.active().is_some() { None } else { self.jobs.problem() };
-        let observed = Observed { vault, index, program: self.program_problem(), embedder, indexer, stale };
+        let observed = HealthProbes { vault, index, program: self.program_problem(), embedder, indexer, stale };
         let health = observed.health().0;
         let before = self.with_cache(|cache| cache.health.replace(health));
         if before != Some(health) {
@@ -393,8 +393,8 @@ impl Knowledge {
     /// The metadata of a response.
     pub(crate) fn meta(&self, started: Instant, library: Option<&Library>, scanned: u64) -> Meta {
         let newest = self
-            .with_cache(|cache| cache.look)
-            .map(|(_, look)| look.newest_mtime_ms)
+            .with_cache(|cache| cache.scan)
+            .map(|(_, scan)| scan.newest_mtime_ms)
             .max(library.map(|library| library.totals.newest_mtime_ms))
             .filter(|ms| *ms > 0)
             .and_then(|ms| Timestamp::from_millisecond(ms).ok());

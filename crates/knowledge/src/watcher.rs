@@ -3,7 +3,7 @@
 //! embedder.
 
 use crate::{
-    changes::{Changes, News},
+    changes::{ChangeEvent, Changes},
     envelope::ProblemCode,
     indexer::{Backoff, JobMode, Started},
     service::Knowledge,
@@ -46,7 +46,7 @@ async fn serve_and(knowledge: Arc<Knowledge>, stop: CancellationToken, watches: 
     let mut rescan = interval_at(Instant::now() + Duration::from_millis(config.debounce_ms), rescan_every);
     rescan.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut ended = knowledge.jobs.ended();
-    let mut due: Option<Due> = None;
+    let mut due: Option<SyncSchedule> = None;
     let mut lost_before: Option<Instant> = None;
     let mut mending = Backoff::new(PROBE_EVERY);
     loop {
@@ -55,17 +55,17 @@ async fn serve_and(knowledge: Arc<Knowledge>, stop: CancellationToken, watches: 
             () = stop.cancelled() => break,
             news = next(changes.as_ref()) => {
                 due = Some(match news {
-                    News::Changed => Due::again(due, &config),
-                    News::Lost => Due::after_loss(due, lost_before.replace(Instant::now()), &config),
+                    ChangeEvent::Changed => SyncSchedule::again(due, &config),
+                    ChangeEvent::Lost => SyncSchedule::after_loss(due, lost_before.replace(Instant::now()), &config),
                 });
             }
             () = async { match wake { Some(at) => sleep_until(at).await, None => std::future::pending().await } } => {
-                due = if sync(&knowledge).await { None } else { Some(Due::again(None, &config)) };
+                due = if sync(&knowledge).await { None } else { Some(SyncSchedule::again(None, &config)) };
             }
             _ = rescan.tick(), if watches => {
                 // After a user cancelled a job, no rescan starts a new one; only a change does.
                 if !knowledge.jobs.rests() && !is_unchanged(&knowledge).await && !sync(&knowledge).await {
-                    due = Some(Due::again(due, &config));
+                    due = Some(SyncSchedule::again(due, &config));
                 }
             }
             Ok(()) = ended.changed() => {
@@ -96,7 +96,7 @@ async fn serve_and(knowledge: Arc<Knowledge>, stop: CancellationToken, watches: 
 async fn index_first(knowledge: &Arc<Knowledge>) {
     let is_new = knowledge.jobs.record().last_ended().is_none()
         && matches!(knowledge.library().await, Err(problem) if problem.code == ProblemCode::IndexNotFound);
-    if !is_new || knowledge.look().await.is_none_or(|look| look.notes == 0) {
+    if !is_new || knowledge.scan().await.is_none_or(|scan| scan.notes == 0) {
         return;
     }
     match knowledge.start(JobMode::Full) {
@@ -107,22 +107,28 @@ async fn index_first(knowledge: &Arc<Knowledge>) {
 
 /// When the changes seen so far are indexed.
 #[derive(Clone, Copy)]
-struct Due {
+struct SyncSchedule {
     quiet: Instant,
     latest: Instant,
 }
 
-impl Due {
-    fn again(before: Option<Due>, config: &crate::config::IndexingConfig) -> Due {
+impl SyncSchedule {
+    fn again(before: Option<SyncSchedule>, config: &crate::config::IndexingConfig) -> SyncSchedule {
         let now = Instant::now();
         let latest = before.map_or(now + Duration::from_millis(config.window_ms), |due| due.latest);
-        Due { quiet: now + Duration::from_millis(config.debounce_ms), latest }
+        SyncSchedule { quiet: now + Duration::from_millis(config.debounce_ms), latest }
     }
     /// Soon, unless events were already lost a moment ago.
-    fn after_loss(before: Option<Due>, lost_before: Option<Instant>, config: &crate::config::IndexingConfig) -> Due {
-        let due = Due::again(before, config);
+    fn after_loss(
+        before: Option<SyncSchedule>,
+        lost_before: Option<Instant>,
+        config: &crate::config::IndexingConfig,
+    ) -> SyncSchedule {
+        let due = SyncSchedule::again(before, config);
         match lost_before.map(|at| at + LOST_EVERY) {
-            Some(earliest) if before.is_none() && earliest > due.quiet => Due { quiet: earliest, latest: earliest },
+            Some(earliest) if before.is_none() && earliest > due.quiet => {
+                SyncSchedule { quiet: earliest, latest: earliest }
+            }
             _ => due,
         }
     }
@@ -146,7 +152,7 @@ async fn sync(knowledge: &Arc<Knowledge>) -> bool {
     }
 }
 
-async fn next(changes: Option<&Changes>) -> News {
+async fn next(changes: Option<&Changes>) -> ChangeEvent {
     match changes {
         Some(changes) => changes.next().await,
         None => std::future::pending().await,
@@ -172,9 +178,9 @@ mod tests {
         let config = crate::config::IndexingConfig::default();
         let lost = Instant::now();
         let waits = lost + LOST_EVERY;
-        assert!(Due::after_loss(None, None, &config).at() < waits);
-        let again = Due::after_loss(None, Some(lost), &config);
+        assert!(SyncSchedule::after_loss(None, None, &config).at() < waits);
+        let again = SyncSchedule::after_loss(None, Some(lost), &config);
         assert_eq!(again.at(), waits);
-        assert!(Due::again(Some(again), &config).at() < waits, "a change that was seen does not wait");
+        assert!(SyncSchedule::again(Some(again), &config).at() < waits, "a change that was seen does not wait");
     }
 }

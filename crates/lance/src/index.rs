@@ -5,7 +5,7 @@ use crate::{
     reader::LanceReader,
     rows::file_schema,
     table::Table,
-    tables::{self, CHUNKS, FILES, Opened, Place, completed_at, drop_tag, set_completed, tags},
+    tables::{self, CHUNKS, FILES, OpenOutcome, TableLocation, completed_at, drop_tag, set_completed, tags},
     writer::{LanceWriter, Tables, tag},
 };
 use arrow_array::RecordBatch;
@@ -18,7 +18,7 @@ use std::{
     },
 };
 use toolyard_noteindex::{
-    BoxFuture, IndexError, IndexReader, IndexResult, IndexSpec, IndexWriter, NoteIndex, Start, VersionInfo,
+    BoxFuture, IndexError, IndexReader, IndexResult, IndexSpec, IndexWriter, NoteIndex, VersionInfo, WriterStart,
     wire::OpenIndex,
 };
 
@@ -67,25 +67,25 @@ impl LanceOptions {
 
 /// The index trait implemented with LanceDB.
 pub struct LanceIndex {
-    place: Arc<Place>,
+    place: Arc<TableLocation>,
     writing: Arc<AtomicBool>,
 }
 
 impl LanceIndex {
     /// Creates an index at this location without opening it.
     pub fn new(options: LanceOptions) -> Self {
-        Self { place: Arc::new(Place::new(options)), writing: Arc::default() }
+        Self { place: Arc::new(TableLocation::new(options)), writing: Arc::default() }
     }
 }
 
 /// Opens both tables, if both exist.
-async fn open_both(place: &Place) -> IndexResult<Option<(Table, Table)>> {
-    let Opened::There(chunks) = place.open(CHUNKS).await? else { return Ok(None) };
+async fn open_both(place: &TableLocation) -> IndexResult<Option<(Table, Table)>> {
+    let OpenOutcome::There(chunks) = place.open(CHUNKS).await? else { return Ok(None) };
     match place.open(FILES).await? {
-        Opened::There(files) => Ok(Some((chunks, files))),
+        OpenOutcome::There(files) => Ok(Some((chunks, files))),
         // A completed version always has both tables, so a missing one means damage.
-        Opened::Missing if tags(&chunks).await?.is_empty() => Ok(None),
-        Opened::Missing => Err(IndexError::Corrupted(format!("the table {FILES} is missing"))),
+        OpenOutcome::Missing if tags(&chunks).await?.is_empty() => Ok(None),
+        OpenOutcome::Missing => Err(IndexError::Corrupted(format!("the table {FILES} is missing"))),
     }
 }
 
@@ -106,11 +106,11 @@ async fn at_generation(
     Ok((Arc::new(chunks), Arc::new(files)))
 }
 
-async fn current(place: Arc<Place>) -> IndexResult<Option<Arc<dyn IndexReader>>> {
+async fn current(place: Arc<TableLocation>) -> IndexResult<Option<Arc<dyn IndexReader>>> {
     place.steadily(|| newest(&place)).await
 }
 
-async fn newest(place: &Place) -> IndexResult<Option<Arc<dyn IndexReader>>> {
+async fn newest(place: &TableLocation) -> IndexResult<Option<Arc<dyn IndexReader>>> {
     let Some((chunks, files)) = open_both(place).await? else { return Ok(None) };
     let Some((generation, version)) = tags(&chunks).await?.pop_last() else { return Ok(None) };
     let (chunks, files) = at_generation(&chunks, &files, generation, version).await?;
@@ -120,11 +120,11 @@ async fn newest(place: &Place) -> IndexResult<Option<Arc<dyn IndexReader>>> {
     Ok(Some(Arc::new(reader)))
 }
 
-async fn versions(place: Arc<Place>) -> IndexResult<Vec<VersionInfo>> {
+async fn versions(place: Arc<TableLocation>) -> IndexResult<Vec<VersionInfo>> {
     place.steadily(|| kept(&place)).await
 }
 
-async fn kept(place: &Place) -> IndexResult<Vec<VersionInfo>> {
+async fn kept(place: &TableLocation) -> IndexResult<Vec<VersionInfo>> {
     let Some((chunks, files)) = open_both(place).await? else { return Ok(Vec::new()) };
     let mut all = Vec::new();
     for (generation, version) in tags(&chunks).await? {
@@ -137,7 +137,7 @@ async fn kept(place: &Place) -> IndexResult<Vec<VersionInfo>> {
 /// Rolls back: the previous version of both tables is written as a new version and tagged, and the tags of the newest
 /// generation and of the restored one are removed. A crash on the way leaves either the current version or the restored
 /// one current.
-async fn rollback(place: Arc<Place>) -> IndexResult<VersionInfo> {
+async fn rollback(place: Arc<TableLocation>) -> IndexResult<VersionInfo> {
     let Some((chunks, files)) = open_both(&place).await? else { return Err(IndexError::NoEarlierVersion) };
     let mut generations: BTreeMap<u64, u64> = tags(&chunks).await?;
     let Some((newest, _)) = generations.pop_last() else { return Err(IndexError::NoEarlierVersion) };
@@ -173,15 +173,19 @@ impl NoteIndex for LanceIndex {
         Box::pin(guarded(async move { place.generation().await }))
     }
 
-    fn write<'a>(&'a self, spec: &'a IndexSpec, start: Start) -> BoxFuture<'a, IndexResult<Box<dyn IndexWriter>>> {
+    fn write<'a>(
+        &'a self,
+        spec: &'a IndexSpec,
+        start: WriterStart,
+    ) -> BoxFuture<'a, IndexResult<Box<dyn IndexWriter>>> {
         Box::pin(async move {
             if self.writing.swap(true, Ordering::SeqCst) {
                 return Err(IndexError::Busy);
             }
-            let turn = Turn(self.writing.clone());
+            let turn = WriteLock(self.writing.clone());
             self.place.make_private()?;
             // A rebuild from nothing discards a damaged index first; otherwise its remains would be read again.
-            if start == Start::Fresh
+            if start == WriterStart::Fresh
                 && let Err(IndexError::Corrupted(reason)) = guarded(current(self.place.clone())).await
             {
                 tracing::warn!(reason, "a damaged index is deleted before the rebuild");
@@ -202,16 +206,16 @@ impl NoteIndex for LanceIndex {
             if self.writing.swap(true, Ordering::SeqCst) {
                 return Err(IndexError::Busy);
             }
-            let _turn = Turn(self.writing.clone());
+            let _turn = WriteLock(self.writing.clone());
             guarded(rollback(self.place.clone())).await
         })
     }
 }
 
 /// The right to write, released on drop.
-pub(crate) struct Turn(Arc<AtomicBool>);
+pub(crate) struct WriteLock(Arc<AtomicBool>);
 
-impl Drop for Turn {
+impl Drop for WriteLock {
     fn drop(&mut self) {
         self.0.store(false, Ordering::SeqCst);
     }
@@ -262,7 +266,7 @@ mod tests {
     }
 
     async fn complete(index: &LanceIndex, batch: WriteBatch) -> VersionInfo {
-        let mut writer = index.write(&spec(), Start::Continue).await.unwrap();
+        let mut writer = index.write(&spec(), WriterStart::Continue).await.unwrap();
         writer.put(batch).await.unwrap();
         writer.complete().await.unwrap()
     }
@@ -287,7 +291,7 @@ mod tests {
 
         let index = open();
         assert_eq!((found(&index, "second").await, found(&index, "first").await), (1, 0), "the newest still answers");
-        let writer = index.write(&spec(), Start::Continue).await.unwrap();
+        let writer = index.write(&spec(), WriterStart::Continue).await.unwrap();
         assert!(writer.files().await.unwrap().is_empty(), "no file counts as indexed");
         assert!(writer.is_changed());
         drop(writer);

@@ -5,7 +5,7 @@ use crate::{
     index::LanceOptions,
     reader::has_whole_indexes,
     table::Table,
-    tables::{Place, drop_tag, tags},
+    tables::{TableLocation, drop_tag, tags},
     writer::Tables,
 };
 use lance::index::vector::VectorIndexParams;
@@ -126,7 +126,7 @@ async fn index_vectors(table: &Table, rows: usize) -> IndexResult<()> {
 }
 
 /// Removes the tags of surplus versions, and deletes data that no version needs.
-pub(crate) async fn after_tagging(place: &Place, tables: &Tables) -> IndexResult<()> {
+pub(crate) async fn after_tagging(place: &TableLocation, tables: &Tables) -> IndexResult<()> {
     let complete = tags(&tables.chunks).await?;
     let surplus = complete.len().saturating_sub(place.options.keep_versions.max(2));
     for old in complete.keys().take(surplus) {

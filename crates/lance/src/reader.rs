@@ -18,8 +18,8 @@ use lance_linalg::distance::DistanceType;
 use object_store::path::Path;
 use std::{collections::HashMap, sync::Arc};
 use toolyard_noteindex::{
-    BoxFuture, ChunkFilter, ChunkRow, FileRow, Found, IndexError, IndexReader, IndexResult, VectorColumns, VectorRow,
-    VectorSink, VersionInfo,
+    BoxFuture, ChunkFilter, ChunkRow, FileRow, IndexError, IndexReader, IndexResult, RowScore, VectorColumns,
+    VectorRow, VectorSink, VersionInfo,
 };
 
 /// Rows per scan batch: small, to limit memory.
@@ -175,22 +175,22 @@ pub(crate) async fn take(data: &Arc<Dataset>, rows: &[u64], columns: &[&str]) ->
 }
 
 /// The rows of a search and their scores.
-async fn found(scan: Scanner, score: &str, of: fn(f32) -> f32) -> IndexResult<Vec<Found>> {
+async fn found(scan: Scanner, score: &str, of: fn(f32) -> f32) -> IndexResult<Vec<RowScore>> {
     let batch = scan.try_into_batch().await.map_err(index_error)?;
     if batch.num_rows() == 0 {
         return Ok(Vec::new());
     }
     let columns = Columns(&batch);
     let (rows, scores) = (columns.row_ids()?, columns.float(score)?);
-    let mut found: Vec<Found> = (0..batch.num_rows())
-        .map(|at| Found { row: rows.value(at), score: of(scores.value(at)) })
+    let mut found: Vec<RowScore> = (0..batch.num_rows())
+        .map(|at| RowScore { row: rows.value(at), score: of(scores.value(at)) })
         .filter(|found| found.score.is_finite())
         .collect();
     sort_best_first(&mut found);
     Ok(found)
 }
 
-fn sort_best_first(found: &mut [Found]) {
+fn sort_best_first(found: &mut [RowScore]) {
     found.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.row.cmp(&b.row)));
 }
 
@@ -228,7 +228,7 @@ impl IndexReader for LanceReader {
         terms: &'a [String],
         filter: &'a ChunkFilter,
         limit: usize,
-    ) -> BoxFuture<'a, IndexResult<Vec<Found>>> {
+    ) -> BoxFuture<'a, IndexResult<Vec<RowScore>>> {
         if terms.is_empty() || self.info.chunks == 0 || limit == 0 {
             return Box::pin(async { Ok(Vec::new()) });
         }
@@ -262,7 +262,7 @@ impl IndexReader for LanceReader {
         vector: &'a [f32],
         filter: &'a ChunkFilter,
         limit: usize,
-    ) -> BoxFuture<'a, IndexResult<Vec<Found>>> {
+    ) -> BoxFuture<'a, IndexResult<Vec<RowScore>>> {
         if self.info.spec.dimensions != vector.len() || self.info.chunks == 0 || limit == 0 {
             return Box::pin(async { Ok(Vec::new()) });
         }

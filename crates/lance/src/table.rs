@@ -33,7 +33,7 @@ impl Table {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A copy of the dataset for a write. There is one writer at a time (`Turn`), so storing the result with
+    /// A copy of the dataset for a write. There is one writer at a time (`WriteLock`), so storing the result with
     /// `stands_at` loses no other write.
     fn to_write(&self) -> Dataset {
         self.dataset().as_ref().clone()

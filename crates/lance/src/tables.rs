@@ -47,7 +47,7 @@ pub(crate) fn tag_of(generation: u64) -> String {
 }
 
 /// The location of the tables. Nothing is opened before it is needed.
-pub(crate) struct Place {
+pub(crate) struct TableLocation {
     pub(crate) options: LanceOptions,
     /// The folder of the tables, if they are local.
     folder: Option<PathBuf>,
@@ -56,12 +56,12 @@ pub(crate) struct Place {
 }
 
 /// The result of opening a table.
-pub(crate) enum Opened {
+pub(crate) enum OpenOutcome {
     Missing,
     There(Table),
 }
 
-impl Place {
+impl TableLocation {
     pub(crate) fn new(options: LanceOptions) -> Self {
         let folder = local_folder(&options.uri);
         Self { options, folder, session: OnceLock::new(), pruned: Mutex::default() }
@@ -123,7 +123,7 @@ impl Place {
         if let Some(generations) = self.local_generations() {
             return Ok(generations.last().copied());
         }
-        let Opened::There(chunks) = self.open(CHUNKS).await? else { return Ok(None) };
+        let OpenOutcome::There(chunks) = self.open(CHUNKS).await? else { return Ok(None) };
         Ok(tags(&chunks).await?.pop_last().map(|(generation, _)| generation))
     }
 
@@ -151,20 +151,20 @@ impl Place {
         look().await
     }
 
-    pub(crate) async fn open(&self, name: &str) -> IndexResult<Opened> {
+    pub(crate) async fn open(&self, name: &str) -> IndexResult<OpenOutcome> {
         if self.local(name).is_some_and(|folder| !folder.exists()) {
             // When the folder does not exist, LanceDB need not be started.
-            return Ok(Opened::Missing);
+            return Ok(OpenOutcome::Missing);
         }
         let open = DatasetBuilder::from_uri(self.uri(name)).with_session(self.session());
         match open.with_store_params(self.store_params()).load().await {
-            Ok(data) => Ok(Opened::There(Table::new(data))),
+            Ok(data) => Ok(OpenOutcome::There(Table::new(data))),
             Err(Error::DatasetNotFound { .. }) => {
                 // A folder whose manifests are missing is damaged, unlike a folder that does not exist.
                 if self.leftovers(name) {
                     return Err(IndexError::Corrupted(format!("the table {name} has no manifest")));
                 }
-                Ok(Opened::Missing)
+                Ok(OpenOutcome::Missing)
             }
             Err(error) => Err(index_error(error)),
         }
@@ -208,13 +208,13 @@ impl Place {
         let schema = dimensions.map_or_else(file_schema, |dimensions| chunk_schema(dimensions, true));
         let empty = RecordBatch::new_empty(schema);
         match self.open(name).await {
-            Ok(Opened::There(table)) => match table.overwrite(empty.clone()).await {
+            Ok(OpenOutcome::There(table)) => match table.overwrite(empty.clone()).await {
                 Ok(()) => return Ok(table),
                 Err(IndexError::Corrupted(_)) => {}
                 // An error such as a full disk must not delete anything.
                 Err(other) => return Err(other),
             },
-            Ok(Opened::Missing) | Err(IndexError::Corrupted(_)) => {}
+            Ok(OpenOutcome::Missing) | Err(IndexError::Corrupted(_)) => {}
             Err(other) => return Err(other),
         }
         self.remove(name).await?;

@@ -5,12 +5,12 @@
 use crate::{
     errors::guarded,
     filter::id_list,
-    index::Turn,
+    index::WriteLock,
     maintain,
     reader::{read_files, scan_columns, take},
     rows::{Columns, chunk_batch, file_batch, has_details, vector_at},
     table::Table,
-    tables::{self, CHUNKS, FILES, Opened, Place, drop_tag, set_spec, set_tag, spec_of, tags},
+    tables::{self, CHUNKS, FILES, OpenOutcome, TableLocation, drop_tag, set_spec, set_tag, spec_of, tags},
 };
 use arrow_array::RecordBatch;
 use lance::Dataset;
@@ -20,7 +20,7 @@ use std::{
 };
 use tokio::sync::OnceCell;
 use toolyard_noteindex::{
-    BoxFuture, ChunkRow, FileRow, IndexResult, IndexSpec, IndexWriter, Start, VersionInfo, WriteBatch, file_id,
+    BoxFuture, ChunkRow, FileRow, IndexResult, IndexSpec, IndexWriter, VersionInfo, WriteBatch, WriterStart, file_id,
 };
 
 /// Maximum number of ids in one delete: a longer list is slower to parse than two deletes.
@@ -30,7 +30,7 @@ const FETCH: usize = 2_048;
 
 /// Writes the next version.
 pub(crate) struct LanceWriter {
-    place: Arc<Place>,
+    place: Arc<TableLocation>,
     spec: IndexSpec,
     tables: Tables,
     /// The chunks when the writer was opened. Chunks deleted since then still have their vectors here.
@@ -42,7 +42,7 @@ pub(crate) struct LanceWriter {
     /// Files that may have rows in one of the tables; loaded on the first write.
     present: Option<HashSet<u64>>,
     changed: bool,
-    _turn: Turn,
+    _turn: WriteLock,
 }
 
 #[derive(Clone)]
@@ -52,16 +52,21 @@ pub(crate) struct Tables {
 }
 
 impl LanceWriter {
-    pub(crate) async fn begin(place: Arc<Place>, spec: IndexSpec, start: Start, turn: Turn) -> IndexResult<Self> {
+    pub(crate) async fn begin(
+        place: Arc<TableLocation>,
+        spec: IndexSpec,
+        start: WriterStart,
+        turn: WriteLock,
+    ) -> IndexResult<Self> {
         let (tables, changed) = match start {
-            Start::Continue => match continued(&place, &spec).await? {
+            WriterStart::Continue => match continued(&place, &spec).await? {
                 Some((tables, changed)) => {
                     let changed = changed || maintain::lacks_indexes(&place.options, &spec, &tables).await?;
                     (tables, changed)
                 }
                 None => (anew(&place, &spec).await?, true),
             },
-            Start::Fresh => (anew(&place, &spec).await?, true),
+            WriterStart::Fresh => (anew(&place, &spec).await?, true),
         };
         let before = tables.chunks.dataset();
         let files_before = tables.files.dataset();
@@ -90,8 +95,9 @@ impl LanceWriter {
 
 /// The tables as the last writer left them, if the embedder is the same, and whether they contain changes that are not
 /// part of a complete version.
-async fn continued(place: &Place, spec: &IndexSpec) -> IndexResult<Option<(Tables, bool)>> {
-    let (Opened::There(chunks), Opened::There(files)) = (place.open(CHUNKS).await?, place.open(FILES).await?) else {
+async fn continued(place: &TableLocation, spec: &IndexSpec) -> IndexResult<Option<(Tables, bool)>> {
+    let (OpenOutcome::There(chunks), OpenOutcome::There(files)) = (place.open(CHUNKS).await?, place.open(FILES).await?)
+    else {
         return Ok(None);
     };
     let data = chunks.dataset();
@@ -109,7 +115,7 @@ async fn continued(place: &Place, spec: &IndexSpec) -> IndexResult<Option<(Table
 
 /// Creates empty tables. The files are emptied first: chunks without a file record are removed when their file is
 /// indexed, but file records without chunks would pass for indexed.
-async fn anew(place: &Place, spec: &IndexSpec) -> IndexResult<Tables> {
+async fn anew(place: &TableLocation, spec: &IndexSpec) -> IndexResult<Tables> {
     let files = place.empty(FILES, None).await?;
     let chunks = place.empty(CHUNKS, Some(spec.dimensions)).await?;
     set_spec(&chunks, spec).await?;

@@ -1,4 +1,4 @@
-//! [`Asks`]: how the code that runs a call reaches the client that made it: to ask (elicitation, sampling, roots) or to
+//! [`ClientRoutes`]: how the code that runs a call reaches the client that made it: to ask (elicitation, sampling, roots) or to
 //! notify (log messages).
 //!
 //! The server registers a route for each call, by the call's run, and an upstream server's request looks it up. A
@@ -16,10 +16,11 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 use toolyard_protocol::RunId;
 
-/// Messages on their way to one call's client; a notification beyond it is dropped, a question waits.
-const WAY_BUFFER: usize = 64;
+/// The largest number of queued messages for one call's client; beyond that, notifications are dropped and questions
+/// wait.
+const ROUTE_BUFFER: usize = 64;
 
-/// Something on its way to the client of a call.
+/// A message for the client of a call.
 #[derive(Debug)]
 pub enum ClientBound {
     /// Wants an answer.
@@ -48,52 +49,52 @@ pub struct Ask {
     pub answer: oneshot::Sender<Result<Value, RpcError>>,
 }
 
-struct Way {
+struct ClientRoute {
     sender: mpsc::Sender<ClientBound>,
     capabilities: Arc<ClientCapabilities>,
     session: Option<String>,
 }
 
-/// The ways that are open, by run. Cheap to clone.
+/// The open routes, by run. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Asks(Arc<Mutex<HashMap<RunId, Way>>>);
+pub struct ClientRoutes(Arc<Mutex<HashMap<RunId, ClientRoute>>>);
 
-/// A way that stays open until this is dropped.
-pub struct OpenWay {
-    asks: Asks,
+/// A route that stays open until this value is dropped.
+pub struct OpenRoute {
+    asks: ClientRoutes,
     run_id: RunId,
-    /// What is on its way.
+    /// The messages for the client.
     pub bound: mpsc::Receiver<ClientBound>,
 }
 
-impl Drop for OpenWay {
+impl Drop for OpenRoute {
     fn drop(&mut self) {
         self.asks.lock().remove(&self.run_id);
     }
 }
 
-impl Asks {
-    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, Way>> {
+impl ClientRoutes {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, ClientRoute>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the way to the client of a run.
-    pub fn open(&self, run_id: RunId, capabilities: Arc<ClientCapabilities>, session: Option<String>) -> OpenWay {
-        let (sender, bound) = mpsc::channel(WAY_BUFFER);
-        self.lock().insert(run_id, Way { sender, capabilities, session });
-        OpenWay { asks: self.clone(), run_id, bound }
+    /// Opens the route to the client of a run.
+    pub fn open(&self, run_id: RunId, capabilities: Arc<ClientCapabilities>, session: Option<String>) -> OpenRoute {
+        let (sender, bound) = mpsc::channel(ROUTE_BUFFER);
+        self.lock().insert(run_id, ClientRoute { sender, capabilities, session });
+        OpenRoute { asks: self.clone(), run_id, bound }
     }
 
-    /// What the client of a run can do; nothing when there is no way to it.
+    /// The capabilities of a run's client; none if there is no route to it.
     pub fn capabilities(&self, run_id: RunId) -> Arc<ClientCapabilities> {
-        self.lock().get(&run_id).map(|way| way.capabilities.clone()).unwrap_or_default()
+        self.lock().get(&run_id).map(|route| route.capabilities.clone()).unwrap_or_default()
     }
 
     /// The run whose client to ask: the only one, or any if all belong to one session. Otherwise it is not known whose
     /// question it is.
     pub fn only_client(&self, runs: &[RunId]) -> Option<RunId> {
-        let ways = self.lock();
-        let mut open = runs.iter().filter_map(|run| Some((run, &ways.get(run)?.session)));
+        let routes = self.lock();
+        let mut open = runs.iter().filter_map(|run| Some((run, &routes.get(run)?.session)));
         let (first, session) = open.next()?;
         let same = open.all(|(_, other)| session.is_some() && other == session);
         same.then_some(*first)
@@ -112,9 +113,9 @@ impl Asks {
         questions: Vec<(Option<String>, String, Value)>,
     ) -> Result<Vec<Result<Value, RpcError>>, RpcError> {
         let (sender, capabilities) = {
-            let ways = self.lock();
-            let way = ways.get(&run_id).ok_or_else(|| cannot("questions"))?;
-            (way.sender.clone(), way.capabilities.clone())
+            let routes = self.lock();
+            let route = routes.get(&run_id).ok_or_else(|| cannot("questions"))?;
+            (route.sender.clone(), route.capabilities.clone())
         };
         if let Some((_, method, _)) = questions.iter().find(|(_, method, _)| !capabilities.answers(method)) {
             return Err(cannot(method));
@@ -136,9 +137,9 @@ impl Asks {
         Ok(answers)
     }
 
-    /// Tells the client of a run something, if it listens and has room.
+    /// Sends a notification to the client of a run, if it listens and its queue has room.
     pub fn tell(&self, run_id: RunId, method: &str, params: Value) {
-        let sender = self.lock().get(&run_id).map(|way| way.sender.clone());
+        let sender = self.lock().get(&run_id).map(|route| route.sender.clone());
         if let Some(sender) = sender {
             let notification = ClientBound::Notification { method: method.to_owned(), params };
             if sender.try_send(notification).is_err() {

@@ -11,7 +11,7 @@ use toolyard_protocol::Schema;
 const PREFIX: &str = "=?base64?";
 /// The suffix of an encoded value.
 const SUFFIX: &str = "?=";
-/// Whole numbers beyond this are not the same in every language.
+/// Larger integers are not exact in every language.
 const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
 /// The keyword that marks such an argument.
 const KEYWORD: &str = "x-mcp-header";
@@ -53,7 +53,7 @@ impl Mirrored {
 
 /// The arguments of a tool that are copied to headers. `Err` says why the schema is invalid in this respect.
 pub fn mirrored_in(schema: &Schema) -> Result<Vec<Mirrored>, String> {
-    // Asked for every call: nearly every schema says nothing of headers.
+    // A quick check for every call: hardly any schema has such a keyword.
     if schema.text().contains(KEYWORD) { mirrored(&schema.parse()) } else { Ok(Vec::new()) }
 }
 
@@ -67,7 +67,7 @@ pub fn mirrored(schema: &Payload) -> Result<Vec<Mirrored>, String> {
             return Err(format!("x-mcp-header {header:?} is not a header name"));
         }
         let Some(path) = path else {
-            return Err(format!("x-mcp-header {header:?} stands where no argument can be found by its path"));
+            return Err(format!("x-mcp-header {header:?} is at a place where no argument has a path"));
         };
         if !seen.insert(header.to_ascii_lowercase()) {
             return Err(format!("x-mcp-header {header:?} is there twice"));

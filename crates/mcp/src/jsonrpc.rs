@@ -15,13 +15,13 @@ pub const INVALID_REQUEST: i64 = -32600;
 pub const METHOD_NOT_FOUND: i64 = -32601;
 /// The parameters do not fit the method.
 pub const INVALID_PARAMS: i64 = -32602;
-/// A defect here.
+/// An internal error of this server.
 pub const INTERNAL_ERROR: i64 = -32603;
 /// A resource that does not exist, up to revision 2025-11-25.
 pub const RESOURCE_NOT_FOUND: i64 = -32002;
 /// Headers and body of a request disagree (2026-07-28).
 pub const HEADER_MISMATCH: i64 = -32020;
-/// The request needs something the client did not say it can (2026-07-28).
+/// The request needs a capability that the client did not declare (2026-07-28).
 pub const MISSING_CAPABILITY: i64 = -32021;
 /// The revision asked for is not spoken here (2026-07-28).
 pub const UNSUPPORTED_REVISION: i64 = -32022;
@@ -33,7 +33,7 @@ pub struct RpcError {
     pub code: i64,
     /// The message.
     pub message: String,
-    /// Details.
+    /// Details of the error, as the method defines them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
@@ -131,7 +131,7 @@ struct Raw {
     error: Option<Value>,
 }
 
-/// A null that is there is not the same as nothing.
+/// An explicit null is different from a missing member.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }

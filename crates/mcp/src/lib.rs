@@ -16,7 +16,7 @@ pub mod revision;
 pub mod server;
 pub mod wire;
 
-pub use asks::Asks;
+pub use asks::ClientRoutes;
 pub use client::{ServerConfig, Upstreams};
 pub use jsonrpc::RpcError;
 pub use revision::{ClientCapabilities, Revision};

@@ -62,7 +62,7 @@ impl Revision {
 pub struct ClientCapabilities(pub Payload);
 
 impl ClientCapabilities {
-    /// From the wire; anything but an object means nothing.
+    /// Reads the capabilities; a value that is not an object counts as none.
     pub fn read(value: Option<&Value>) -> Self {
         Self(value.and_then(Value::as_object).cloned().unwrap_or_default())
     }
@@ -82,7 +82,7 @@ impl ClientCapabilities {
         self.0.get("elicitation").and_then(Value::as_object).is_some_and(|e| e.is_empty() || e.contains_key("form"))
     }
 
-    /// Whether it can answer any request at all.
+    /// Whether the client can answer any request of the server.
     pub fn answers_anything(&self) -> bool {
         ["elicitation", "sampling", "roots"].iter().any(|key| self.0.contains_key(*key))
     }

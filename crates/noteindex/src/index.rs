@@ -3,10 +3,10 @@
 
 use crate::{
     rows::{
-        ChunkFilter, ChunkRow, FileRow, Found, IndexResult, IndexSpec, ProgramError, Start, VectorColumns, VectorRow,
-        VersionInfo, WriteBatch,
+        ChunkFilter, ChunkRow, FileRow, IndexResult, IndexSpec, ProgramError, RowScore, VectorColumns, VectorRow,
+        VersionInfo, WriteBatch, WriterStart,
     },
-    search::{Answer, Question},
+    search::{SearchQuery, SearchResult},
 };
 use std::{collections::HashMap, pin::Pin, sync::Arc};
 
@@ -25,7 +25,8 @@ pub trait NoteIndex: Send + Sync + 'static {
     fn generation(&self) -> BoxFuture<'_, IndexResult<Option<u64>>>;
 
     /// Opens a writer. There is one writer at a time.
-    fn write<'a>(&'a self, spec: &'a IndexSpec, start: Start) -> BoxFuture<'a, IndexResult<Box<dyn IndexWriter>>>;
+    fn write<'a>(&'a self, spec: &'a IndexSpec, start: WriterStart)
+    -> BoxFuture<'a, IndexResult<Box<dyn IndexWriter>>>;
 
     /// The complete versions that are kept, oldest first.
     fn versions(&self) -> BoxFuture<'_, IndexResult<Vec<VersionInfo>>>;
@@ -73,7 +74,7 @@ pub trait IndexReader: Send + Sync {
         terms: &'a [String],
         filter: &'a ChunkFilter,
         limit: usize,
-    ) -> BoxFuture<'a, IndexResult<Vec<Found>>>;
+    ) -> BoxFuture<'a, IndexResult<Vec<RowScore>>>;
 
     /// The [`crate::file_id`] of each row. This is not part of a search result because most searches have it in memory,
     /// and reading it for hundreds of rows takes longer than the search itself.
@@ -85,7 +86,7 @@ pub trait IndexReader: Send + Sync {
         vector: &'a [f32],
         filter: &'a ChunkFilter,
         limit: usize,
-    ) -> BoxFuture<'a, IndexResult<Vec<Found>>>;
+    ) -> BoxFuture<'a, IndexResult<Vec<RowScore>>>;
 
     /// Iterates over the chunks and reads the requested columns.
     fn vectors<'a>(&'a self, columns: VectorColumns, sink: VectorSink<'a>) -> BoxFuture<'a, IndexResult<()>>;
@@ -107,7 +108,7 @@ pub trait IndexReader: Send + Sync {
     }
 
     /// Runs a whole query, if the reader does that itself.
-    fn ask<'a>(&'a self, _question: &'a Question) -> Option<BoxFuture<'a, IndexResult<Answer>>> {
+    fn ask<'a>(&'a self, _question: &'a SearchQuery) -> Option<BoxFuture<'a, IndexResult<SearchResult>>> {
         None
     }
 }

@@ -11,6 +11,7 @@
 //! This crate knows no notes, embedders, tools or LanceDB. It does no sandboxing: the caller provides the command that
 //! starts the program.
 
+pub mod fallback;
 mod index;
 pub mod memory;
 pub mod names;
@@ -18,12 +19,11 @@ pub mod remote;
 mod rows;
 pub mod search;
 pub mod serve;
-pub mod standin;
 pub mod storage;
 pub mod wire;
 
 pub use index::{BoxFuture, IndexReader, IndexWriter, NoteIndex, VectorSink};
 pub use rows::{
-    ChunkFilter, ChunkRow, FileRow, FileState, Found, IndexError, IndexResult, IndexSpec, ProgramError, Start,
-    VectorColumns, VectorRow, VersionInfo, WriteBatch, file_id, hash64,
+    ChunkFilter, ChunkRow, FileRow, FileState, IndexError, IndexResult, IndexSpec, ProgramError, RowScore,
+    VectorColumns, VectorRow, VersionInfo, WriteBatch, WriterStart, file_id, hash64,
 };

@@ -2,8 +2,8 @@
 //! The contract suite checks that it behaves like the LanceDB index.
 
 use crate::{
-    BoxFuture, ChunkFilter, ChunkRow, FileRow, Found, IndexError, IndexReader, IndexResult, IndexSpec, IndexWriter,
-    NoteIndex, Start, VectorColumns, VectorRow, VectorSink, VersionInfo, WriteBatch,
+    BoxFuture, ChunkFilter, ChunkRow, FileRow, IndexError, IndexReader, IndexResult, IndexSpec, IndexWriter, NoteIndex,
+    RowScore, VectorColumns, VectorRow, VectorSink, VersionInfo, WriteBatch, WriterStart,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ struct Shared {
 }
 
 /// The persisted versions, oldest first, with generation and time.
-type Kept = Vec<(u64, Timestamp, Draft)>;
+type StoredVersions = Vec<(u64, Timestamp, Draft)>;
 
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Draft {
@@ -94,7 +94,7 @@ impl Shared {
             return;
         }
         *read = written;
-        let kept = std::fs::read(&*path).ok().and_then(|bytes| postcard::from_bytes::<Kept>(&bytes).ok());
+        let kept = std::fs::read(&*path).ok().and_then(|bytes| postcard::from_bytes::<StoredVersions>(&bytes).ok());
         let version = |(generation, time, draft)| Arc::new(MemoryVersion::new(draft, generation, time));
         self.versions = kept.unwrap_or_default().into_iter().map(version).collect();
         self.last_generation = self.versions.last().map_or(0, |version| version.info.generation);
@@ -105,7 +105,7 @@ impl Shared {
     fn keep(&mut self) -> IndexResult<()> {
         let Some((path, read)) = &mut self.file else { return Ok(()) };
         let unavailable = |e: &dyn std::fmt::Display| IndexError::Unavailable(e.to_string());
-        let kept: Kept = self
+        let kept: StoredVersions = self
             .versions
             .iter()
             .map(|version| (version.info.generation, version.info.completed_at, version.draft.clone()))
@@ -113,8 +113,8 @@ impl Shared {
         let bytes = postcard::to_allocvec(&kept).map_err(|e| unavailable(&e))?;
         let new = path.with_extension(format!("{}.new", std::process::id()));
         std::fs::create_dir_all(path.parent().unwrap_or(path)).map_err(|e| unavailable(&e))?;
-        std::fs::write(&new, bytes).map_err(|e| unavailable(&e))?;
-        std::fs::rename(&new, &*path).map_err(|e| unavailable(&e))?;
+        toolyard_faults::write(&new, bytes).map_err(|e| unavailable(&e))?;
+        toolyard_faults::rename(&new, path).map_err(|e| unavailable(&e))?;
         *read = std::fs::metadata(&*path).and_then(|meta| meta.modified()).ok();
         Ok(())
     }
@@ -131,13 +131,18 @@ impl NoteIndex for MemoryIndex {
         Box::pin(async move { Ok(current) })
     }
 
-    fn write<'a>(&'a self, spec: &'a IndexSpec, start: Start) -> BoxFuture<'a, IndexResult<Box<dyn IndexWriter>>> {
+    fn write<'a>(
+        &'a self,
+        spec: &'a IndexSpec,
+        start: WriterStart,
+    ) -> BoxFuture<'a, IndexResult<Box<dyn IndexWriter>>> {
         Box::pin(async move {
             let mut shared = self.shared();
             if shared.writing {
                 return Err(IndexError::Busy);
             }
-            let goes_on = start == Start::Continue && shared.draft.spec.as_ref().is_some_and(|s| s.shares_table(spec));
+            let goes_on =
+                start == WriterStart::Continue && shared.draft.spec.as_ref().is_some_and(|s| s.shares_table(spec));
             if !goes_on {
                 shared.draft = Draft { changed: true, ..Draft::default() };
             }
@@ -291,7 +296,7 @@ impl IndexReader for MemoryVersion {
         terms: &'a [String],
         filter: &'a ChunkFilter,
         limit: usize,
-    ) -> BoxFuture<'a, IndexResult<Vec<Found>>> {
+    ) -> BoxFuture<'a, IndexResult<Vec<RowScore>>> {
         let total = self.rows.len() as f32;
         let mut scores = vec![0.0f32; self.rows.len()];
         for postings in terms.iter().filter_map(|term| self.postings.get(term)) {
@@ -303,7 +308,7 @@ impl IndexReader for MemoryVersion {
             }
         }
         let found = scores.iter().enumerate().filter(|&(row, score)| *score > 0.0 && self.admits(filter, row));
-        let found = found.map(|(row, score)| Found { row: row as u64, score: *score });
+        let found = found.map(|(row, score)| RowScore { row: row as u64, score: *score });
         let found = best(found.collect(), limit);
         Box::pin(async move { Ok(found) })
     }
@@ -320,11 +325,11 @@ impl IndexReader for MemoryVersion {
         vector: &'a [f32],
         filter: &'a ChunkFilter,
         limit: usize,
-    ) -> BoxFuture<'a, IndexResult<Vec<Found>>> {
+    ) -> BoxFuture<'a, IndexResult<Vec<RowScore>>> {
         let rows = self.rows.iter().enumerate().filter(|(row, _)| self.admits(filter, *row));
         let found = rows.filter_map(|(row, chunk)| {
             let score = cosine(vector, chunk.vector.as_deref()?);
-            Some(Found { row: row as u64, score })
+            Some(RowScore { row: row as u64, score })
         });
         let found = best(found.collect(), limit);
         Box::pin(async move { Ok(found) })
@@ -371,7 +376,7 @@ fn no_such(row: u64) -> IndexError {
     IndexError::Corrupted(format!("row {row} is missing"))
 }
 
-fn best(mut found: Vec<Found>, limit: usize) -> Vec<Found> {
+fn best(mut found: Vec<RowScore>, limit: usize) -> Vec<RowScore> {
     found.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.row.cmp(&b.row)));
     found.truncate(limit);
     found

@@ -210,7 +210,7 @@ pub type IndexResult<T> = Result<T, IndexError>;
 
 /// How a writer starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Start {
+pub enum WriterStart {
     /// From the state of the last writer, complete or not, if the embedder is the same; otherwise from an empty index.
     Continue,
     /// From an empty index.
@@ -247,7 +247,7 @@ impl ChunkFilter {
 
 /// A search hit: a row and its score.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Found {
+pub struct RowScore {
     /// Row id, valid for this reader only.
     pub row: u64,
     /// Higher is better.

@@ -42,12 +42,12 @@ pub fn serve_as(
     open: Opener,
 ) -> Result<(), ProgramError> {
     let broken = |e: std::io::Error| ProgramError::Protocol(e.to_string());
-    let out = Out(Arc::new(Mutex::new(Box::new(replies))));
+    let out = OutputPipe(Arc::new(Mutex::new(Box::new(replies))));
     // Both sides send their greeting first, so that each can name the other's version when it refuses the connection.
     out.write(&own.frame());
     let Some(hello) = wire::read_body(requests).map_err(broken)? else { return Ok(()) };
     own.accept(&Hello::parse(&hello)?, wire::PROGRAM, "toolyard")?;
-    let served = Arc::new(Served {
+    let served = Arc::new(ServedIndex {
         index: OnceLock::new(),
         open,
         readers: Mutex::default(),
@@ -83,9 +83,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The output pipe. A frame is written atomically with respect to other frames.
 #[derive(Clone)]
-struct Out(Arc<Mutex<Box<dyn Write + Send>>>);
+struct OutputPipe(Arc<Mutex<Box<dyn Write + Send>>>);
 
-impl Out {
+impl OutputPipe {
     /// A write error is only logged: when the other side is gone, the request loop ends too.
     fn write(&self, frame: &[u8]) {
         let mut out = locked(&self.0);
@@ -97,7 +97,7 @@ impl Out {
 
 /// Replies to one request. If the task panics or is dropped before it replies, the drop sends an error.
 struct Replier {
-    out: Out,
+    out: OutputPipe,
     number: u64,
     is_done: bool,
 }
@@ -154,7 +154,7 @@ struct OpenReader {
 
 type OpenWriter = Arc<tokio::sync::Mutex<Option<Box<dyn IndexWriter>>>>;
 
-struct Served {
+struct ServedIndex {
     index: OnceLock<Arc<dyn NoteIndex>>,
     open: Opener,
     readers: Mutex<HashMap<Handle, Arc<OpenReader>>>,
@@ -164,7 +164,7 @@ struct Served {
     next: AtomicU64,
 }
 
-impl Served {
+impl ServedIndex {
     fn open(&self, options: OpenIndex) -> IndexResult<Reply> {
         let opened = (self.open)(options)?;
         self.index.set(opened).map_err(|_| protocol("the index is open already"))?;

@@ -8,9 +8,9 @@
 //! This module knows no processes, and not what an index does with a request.
 
 use crate::{
-    ChunkFilter, ChunkRow, FileRow, Found, IndexError, IndexSpec, ProgramError, Start, VectorColumns, VersionInfo,
-    WriteBatch,
-    search::{Answer, Question},
+    ChunkFilter, ChunkRow, FileRow, IndexError, IndexSpec, ProgramError, RowScore, VectorColumns, VersionInfo,
+    WriteBatch, WriterStart,
+    search::{SearchQuery, SearchResult},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io::{self, Read};
@@ -144,7 +144,7 @@ pub enum Request {
     /// Makes the previous version current again.
     Rollback,
     /// Opens a writer.
-    Write(IndexSpec, Start),
+    Write(IndexSpec, WriterStart),
     /// A request to an open reader.
     Read(Handle, ReadRequest),
     /// Closes a reader.
@@ -177,7 +177,7 @@ pub enum ReadRequest {
     /// Loads files and vectors, up to this many bytes, so that queries are fast.
     Prepare(u64),
     /// A whole query.
-    Ask(Question),
+    Ask(SearchQuery),
 }
 
 /// A request to a writer: the methods of [`crate::IndexWriter`].
@@ -220,7 +220,7 @@ pub enum Reply {
     /// File records.
     Files(Vec<FileRow>),
     /// Rows with their scores.
-    Found(Vec<Found>),
+    Found(Vec<RowScore>),
     /// File ids.
     Ids(Vec<u64>),
     /// Chunks with vectors.
@@ -234,7 +234,7 @@ pub enum Reply {
     /// Chunks.
     Chunks(Vec<ChunkRow>),
     /// The result of a query.
-    Answer(Answer),
+    Answer(SearchResult),
 }
 
 /// A [`crate::VectorRow`] in its transferable form.

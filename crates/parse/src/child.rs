@@ -8,7 +8,7 @@ use std::{
 };
 use toolyard_import::{
     Format,
-    wire::{Answer, MARK, MAX_HEADER_BYTES, PROGRAM, Request, VERSION},
+    wire::{MARK, MAX_HEADER_BYTES, PROGRAM, ParseResponse, Request, VERSION},
 };
 
 /// Exit code: the parent violated the protocol.
@@ -28,12 +28,12 @@ pub fn run() -> ExitCode {
             "{PROGRAM} is of version {VERSION} and toolyard of version {}; install both programs from one release",
             shortened(request.version)
         );
-        say(&Answer::Unavailable { why }, &[]);
+        say(&ParseResponse::Unavailable { why }, &[]);
         return ExitCode::from(EXIT_UNAVAILABLE);
     }
     let limits = toolyard_sandbox::Limits { time_ms: request.limits.parse_ms, ..toolyard_sandbox::Limits::default() };
     if let Err(why) = toolyard_sandbox::child::confine_to_pipes(&limits) {
-        say(&Answer::Unavailable { why }, &[]);
+        say(&ParseResponse::Unavailable { why }, &[]);
         return ExitCode::from(EXIT_UNAVAILABLE);
     }
     answer(&request, &bytes);
@@ -43,21 +43,21 @@ pub fn run() -> ExitCode {
 fn answer(request: &Request, bytes: &[u8]) {
     if request.format == Format::Zip {
         let unpacked = formats::unpack(bytes, &request.limits, |one| match one {
-            Unpacked::File(path, bytes) => say(&Answer::File { path, bytes: bytes.len() }, &bytes),
-            Unpacked::Skipped(path, why) => say(&Answer::Skipped { path: shortened(path), why }, &[]),
+            Unpacked::File(path, bytes) => say(&ParseResponse::File { path, bytes: bytes.len() }, &bytes),
+            Unpacked::Skipped(path, why) => say(&ParseResponse::Skipped { path: shortened(path), why }, &[]),
         });
         match unpacked {
-            Ok(()) => say(&Answer::Done, &[]),
-            Err(failure) => say(&Answer::Failed { why: shortened(failure.0) }, &[]),
+            Ok(()) => say(&ParseResponse::Done, &[]),
+            Err(failure) => say(&ParseResponse::Failed { why: shortened(failure.0) }, &[]),
         }
         return;
     }
     match formats::convert(request.format, bytes, &request.limits) {
         Ok(converted) => {
             let title = converted.title.map(shortened);
-            say(&Answer::Text { title, bytes: converted.markdown.len() }, converted.markdown.as_bytes());
+            say(&ParseResponse::Text { title, bytes: converted.markdown.len() }, converted.markdown.as_bytes());
         }
-        Err(failure) => say(&Answer::Failed { why: shortened(failure.0) }, &[]),
+        Err(failure) => say(&ParseResponse::Failed { why: shortened(failure.0) }, &[]),
     }
 }
 
@@ -78,7 +78,7 @@ fn read_request(input: &mut impl BufRead) -> Option<(Request, Vec<u8>)> {
 
 /// Writes a response. If that fails, the child exits at once, and the parent reports that its parser ended without an
 /// answer.
-fn say(answer: &Answer, body: &[u8]) {
+fn say(answer: &ParseResponse, body: &[u8]) {
     let written = serde_json::to_vec(answer).map_err(io::Error::from).and_then(|mut line| {
         line.insert(0, MARK);
         line.push(b'\n');

@@ -9,11 +9,11 @@ use toolyard_engine::{BoxFuture, Hook, HookCall, HookVerdict};
 use toolyard_mcp::wire::Arguments;
 use toolyard_protocol::{ErrorCode, Failure};
 
-/// How long a person has to answer when the plugin does not say,
+/// How long a person has to answer if the plugin sets no time, in milliseconds.
 const APPROVAL_MS: u64 = 120_000;
 /// and at most.
 const MAX_APPROVAL_MS: u64 = 600_000;
-/// Characters of a question's title that are shown,
+/// How many characters of a question's title are shown.
 const MAX_TITLE: usize = 80;
 /// and of its description.
 const MAX_DESCRIPTION: usize = 512;
@@ -38,13 +38,13 @@ struct Verdict {
     block: Option<bool>,
     block_reason: Option<String>,
     params: Option<Arguments>,
-    require_approval: Option<WantedApproval>,
+    require_approval: Option<RequestedApproval>,
 }
 
 /// A question a plugin wants a person to be asked.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WantedApproval {
+struct RequestedApproval {
     title: Option<String>,
     description: Option<String>,
     timeout_ms: Option<u64>,
@@ -118,7 +118,7 @@ fn take(said: &mut CombinedVerdict, verdict: Verdict) -> Option<String> {
     if verdict.block == Some(true) {
         return Some(verdict.block_reason.unwrap_or_default());
     }
-    // Once somebody has been asked about them, parameters stay as they are.
+    // After a question about them, parameters cannot be changed any more.
     if let (Some(params), None) = (verdict.params, &said.approval) {
         said.params = Some(params);
     }

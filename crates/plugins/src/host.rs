@@ -2,8 +2,8 @@
 
 use crate::{
     manifest::Manifest,
+    sandboxed::{SandboxedLauncher, find, limits, prefix},
     settings::{Grant, SandboxMode},
-    walled::{Walled, find, limits, prefix},
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -13,8 +13,8 @@ use std::{
     sync::Arc,
 };
 use toolyard_mcp::client::{
-    Dialect, Launcher, LimitsConfig, Pinning, Plain, PluginTerms, SandboxConfig, ServerConfig, ServerSpec, Speaks,
-    ToolTerms, Transport, Trust,
+    Dialect, Launcher, LimitsConfig, Pinning, PlainLauncher, PluginTerms, RevisionChoice, SandboxConfig, ServerConfig,
+    ServerSpec, ToolTerms, Transport, Trust,
 };
 use toolyard_sandbox::launch::{ConfinedLauncher, Confinement};
 
@@ -24,8 +24,8 @@ const HOST: &str = include_str!("../assets/plugin-host.mjs");
 const PROTOCOL: u32 = 1;
 /// A plugin may take this long to start: it may be fetching something.
 const START_WITHIN_MS: u64 = 60_000;
-/// What all plugins share.
-pub(crate) struct Hosting {
+/// The context that all plugins share.
+pub(crate) struct HostContext {
     pub(crate) launcher: ConfinedLauncher,
     pub(crate) sandbox: SandboxMode,
     pub(crate) node: Option<PathBuf>,
@@ -51,7 +51,7 @@ impl Executable {
 }
 
 /// A plugin that is about to run.
-pub(crate) struct Running<'a> {
+pub(crate) struct PluginLaunch<'a> {
     pub(crate) manifest: &'a Manifest,
     pub(crate) folder: &'a Path,
     /// The installed package, dependencies and all.
@@ -64,7 +64,7 @@ pub(crate) struct Running<'a> {
 /// The first message to a plugin that uses the line protocol.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Start<'a> {
+struct StartMessage<'a> {
     protocol: u32,
     id: &'a str,
     name: &'a str,
@@ -82,14 +82,14 @@ pub(crate) fn line_name(plugin: &str) -> String {
     format!("plugin:{plugin}")
 }
 
-impl Hosting {
+impl HostContext {
     /// The folder that is the plugin's own.
     pub(crate) fn data(&self, plugin: &str) -> PathBuf {
         self.place.join(".data").join(plugin)
     }
 
     /// What to start for a plugin.
-    pub(crate) fn processes(&self, running: &Running<'_>) -> Result<Vec<ServerSpec>, String> {
+    pub(crate) fn processes(&self, running: &PluginLaunch<'_>) -> Result<Vec<ServerSpec>, String> {
         let manifest = running.manifest;
         let data = self.data(&manifest.id);
         std::fs::create_dir_all(data.join("tmp")).map_err(|e| format!("{}: {e}", data.display()))?;
@@ -123,13 +123,13 @@ impl Hosting {
 
     fn line(
         &self,
-        running: &Running<'_>,
+        running: &PluginLaunch<'_>,
         data: &Path,
         executable: Executable,
         args: Vec<String>,
     ) -> Result<ServerSpec, String> {
         let manifest = running.manifest;
-        let start = Start {
+        let start = StartMessage {
             protocol: PROTOCOL,
             id: &manifest.id,
             name: &manifest.name,
@@ -152,7 +152,7 @@ impl Hosting {
 
     fn spec(
         &self,
-        running: &Running<'_>,
+        running: &PluginLaunch<'_>,
         data: &Path,
         executable: Executable,
         args: Vec<String>,
@@ -173,12 +173,12 @@ impl Hosting {
             cwd: Some(running.folder.to_owned()),
             env,
             pass_env: running.grant.env.clone(),
-            // Decides which variables it gets; the walls themselves are made below.
+            // Determines which variables the process gets; the sandbox itself is built below.
             sandbox: (self.sandbox == SandboxMode::Require).then(SandboxConfig::default),
             transport: Transport::Stdio,
             trust: Trust::Annotations,
             pin: Pinning::Off, // what runs was installed; an update is a person's act
-            protocol: Speaks::Auto,
+            protocol: RevisionChoice::Auto,
             start_timeout_ms: START_WITHIN_MS,
             idle_seconds: if manifest.activation.on_startup { 0 } else { 600 },
             ..ServerConfig::default()
@@ -202,7 +202,7 @@ impl Hosting {
             on_startup: manifest.activation.on_startup,
         };
         let launcher: Arc<dyn Launcher> = match self.sandbox {
-            SandboxMode::Off => Arc::new(Plain),
+            SandboxMode::Off => Arc::new(PlainLauncher),
             SandboxMode::Require => {
                 let mut read = vec![running.package.to_owned(), running.folder.to_owned()];
                 read.extend(reads);
@@ -211,7 +211,7 @@ impl Hosting {
                 write.extend(running.grant.write.iter().cloned());
                 let walls = Confinement { read, write, network: running.grant.network };
                 let granted = running.grant.read.iter().chain(&running.grant.write).cloned().collect();
-                Arc::new(Walled { launcher: self.launcher.limited(limits(running.limits)), walls, granted })
+                Arc::new(SandboxedLauncher { launcher: self.launcher.limited(limits(running.limits)), walls, granted })
             }
         };
         ServerSpec { name: line_name(&manifest.id), config, launcher, terms: Some(terms) }
@@ -229,7 +229,8 @@ impl Hosting {
         }
     }
 
-    /// Writes the Node host where children can read it. Its name holds a hash, so that an old one is never taken.
+    /// Writes the Node host to a file that children can read. Its name contains a hash, so that an old version is never
+    /// used.
     fn host_script(&self) -> Result<PathBuf, String> {
         let hash = toolyard_protocol::canonical::sha256_hex(HOST.as_bytes());
         let folder = self.place.join(".host");

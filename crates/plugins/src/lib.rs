@@ -13,11 +13,11 @@ mod host;
 mod install;
 mod manager;
 mod manifest;
+pub mod sandboxed;
 mod settings;
 mod state;
-pub mod walled;
 
 pub use install::{SCHEMES, Source};
-pub use manager::{Added, NoWall, PluginInfo, Plugins, PluginsParts};
+pub use manager::{Installation, MissingSandboxFeature, PluginInfo, Plugins, PluginsParts};
 pub use manifest::{MANIFEST_FILE, Manifest, Permissions};
 pub use settings::{Entry, Grant, PluginsConfig, SandboxMode};

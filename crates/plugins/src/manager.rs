@@ -2,12 +2,12 @@
 
 mod info;
 
-pub use info::{NoWall, PluginInfo};
+pub use info::{MissingSandboxFeature, PluginInfo};
 
 use crate::{
     Source,
     hooks::PluginHooks,
-    host::{Hosting, Running, line_name},
+    host::{HostContext, PluginLaunch, line_name},
     install,
     manifest::{Manifest, Permissions},
     settings::{Entry, Grant, PluginsConfig},
@@ -56,14 +56,14 @@ pub(crate) struct Inner {
     skills: Arc<Skills>,
     folder: PathBuf,
     config: PluginsConfig,
-    hosting: Hosting,
+    hosting: HostContext,
     fetcher: install::Fetcher,
     loaded: Mutex<BTreeMap<String, Loaded>>,
     /// One change at a time.
     changing: tokio::sync::Mutex<()>,
 }
 
-/// A plugin that is there.
+/// An installed plugin.
 #[derive(Clone)]
 struct Loaded {
     manifest: Option<Arc<Manifest>>,
@@ -79,10 +79,10 @@ struct Loaded {
     processes: Vec<String>,
 }
 
-/// What an installation led to.
+/// The result of an installation.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Added {
+pub struct Installation {
     /// The plugin, as it is now.
     pub plugin: PluginInfo,
     /// Permissions in its manifest that were not granted.
@@ -94,11 +94,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Plugins {
-    /// Puts them together and hooks them into the engine. Nothing is started yet.
+    /// Creates the manager and adds its hook to the engine. Starts nothing.
     pub fn new(parts: PluginsParts) -> Self {
         let PluginsParts { engine, upstreams, skills, folder, config, launcher } = parts;
         let fetcher = install::Fetcher::new(launcher.clone(), &config);
-        let hosting = Hosting { launcher, sandbox: config.sandbox, node: config.node.clone(), place: folder.clone() };
+        let hosting =
+            HostContext { launcher, sandbox: config.sandbox, node: config.node.clone(), place: folder.clone() };
         let inner = Arc::new(Inner {
             upstreams,
             skills,
@@ -113,7 +114,7 @@ impl Plugins {
         Self { inner }
     }
 
-    /// Takes all plugins in that are to be used. Returns when those that had never been seen have been met.
+    /// Loads all enabled plugins. Returns after those without cached tools have been started once.
     pub async fn load(&self) {
         let _one = self.inner.changing.lock().await;
         let state = match state::read(&self.inner.folder) {
@@ -151,13 +152,13 @@ impl Plugins {
     }
 
     /// Installs a plugin. Its manifest is checked first.
-    pub async fn install(&self, source: &Source, grant: Grant) -> Result<Added, Failure> {
+    pub async fn install(&self, source: &Source, grant: Grant) -> Result<Installation, Failure> {
         let _one = self.inner.changing.lock().await;
         self.inner.install(source, Some(grant), None).await
     }
 
     /// Installs a plugin again from its source.
-    pub async fn update(&self, id: &str) -> Result<Added, Failure> {
+    pub async fn update(&self, id: &str) -> Result<Installation, Failure> {
         let _one = self.inner.changing.lock().await;
         let record = state::read(&self.inner.folder)?.remove(id).ok_or_else(|| self.inner.unknown(id))?;
         self.inner.install(&Source::parse(&record.source)?, None, Some(id)).await
@@ -200,7 +201,7 @@ impl Plugins {
         Ok(())
     }
 
-    /// Starts every plugin that is used and asks it how it is.
+    /// Starts every enabled plugin and asks for its health.
     pub async fn doctor(&self) -> Vec<PluginInfo> {
         let processes: Vec<(String, String)> = lock(&self.inner.loaded)
             .iter()
@@ -335,7 +336,7 @@ impl Inner {
         has_processes.then(|| self.upstreams.add(specs))
     }
 
-    /// Everything that must be good before code runs, and then what to run.
+    /// Checks everything that must be valid before code runs, and returns the processes to start.
     fn prepare(
         &self,
         manifest: &Manifest,
@@ -360,7 +361,7 @@ impl Inner {
             .check()
             .map_err(|why| Failure::new(ErrorCode::ConfigInvalid, format!("plugins.entries.{}.{why}", manifest.id)))?;
         let (config, grant, limits) = (&entry.config, &loaded.grant, entry.limits);
-        let running = Running { manifest, folder, package, config, grant, limits };
+        let running = PluginLaunch { manifest, folder, package, config, grant, limits };
         let specs = self.hosting.processes(&running).map_err(|why| {
             Failure::new(ErrorCode::Unavailable, format!("the plugin {} cannot be run: {why}", manifest.id))
         })?;
@@ -379,7 +380,7 @@ impl Inner {
         }
     }
 
-    /// Forgets what was seen of a plugin's processes.
+    /// Removes the cached tool lists of a plugin's processes.
     async fn forget(&self, id: &str) {
         let prefix = format!("{}/", line_name(id));
         let statuses = self.upstreams.status();
@@ -391,13 +392,18 @@ impl Inner {
         }
     }
 
-    async fn install(&self, source: &Source, grant: Option<Grant>, update: Option<&str>) -> Result<Added, Failure> {
+    async fn install(
+        &self,
+        source: &Source,
+        grant: Option<Grant>,
+        update: Option<&str>,
+    ) -> Result<Installation, Failure> {
         let broken =
             |e: std::io::Error| Failure::new(ErrorCode::StoreUnavailable, format!("{}: {e}", self.folder.display()));
         sweep_stale(&self.folder.join(".staging"));
         let stage = self.folder.join(".staging").join(uuid::Uuid::new_v4().simple().to_string());
         std::fs::create_dir_all(&stage).map_err(broken)?;
-        let _swept = Swept(stage.clone());
+        let _swept = StagingCleanup(stage.clone());
         let install::Fetched { manifest, root } = install::fetch(source, &stage, &self.fetcher).await?;
         let id = manifest.id.clone();
         let mut state: State = state::read(&self.folder)?;
@@ -414,7 +420,7 @@ impl Inner {
             }
             _ => {}
         }
-        // From here on the new one takes the old one's place.
+        // From here on the new version replaces the old one.
         self.let_go(&id).await;
         self.forget(&id).await;
         let place = self.folder.join(&id);
@@ -450,7 +456,7 @@ impl Inner {
         let plugin = lock(&self.loaded).get(&id).cloned().ok_or_else(|| self.unknown(&id))?;
         let not_granted =
             manifest.permissions.as_ref().map(|asked| missing_grants(asked, &plugin.grant)).unwrap_or_default();
-        Ok(Added { plugin: plugin.info(&id, &statuses, &self.upstreams, self.hosting.sandbox), not_granted })
+        Ok(Installation { plugin: plugin.info(&id, &statuses, &self.upstreams, self.hosting.sandbox), not_granted })
     }
 }
 
@@ -474,7 +480,7 @@ fn missing_grants(asked: &Permissions, grant: &Grant) -> Vec<String> {
     words
 }
 
-/// Waits until a plugin's processes have been met.
+/// Waits until a plugin's processes have been started and have registered their tools.
 async fn finished(meeting: tokio::task::JoinHandle<()>) {
     if let Err(error) = meeting.await {
         tracing::error!(%error, "taking in a plugin's processes ended unexpectedly");
@@ -482,9 +488,9 @@ async fn finished(meeting: tokio::task::JoinHandle<()>) {
 }
 
 /// Removes a staging folder however the installation ended.
-struct Swept(PathBuf);
+struct StagingCleanup(PathBuf);
 
-impl Drop for Swept {
+impl Drop for StagingCleanup {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0)
             && error.kind() != std::io::ErrorKind::NotFound

@@ -153,7 +153,7 @@ impl Manifest {
         let opened = Folder::open(folder).map_err(|e| invalid(folder, explained(e)))?;
         let text = opened.read(MANIFEST_FILE, Links::Refuse, MAX_MANIFEST_BYTES).map_err(|e| invalid(&file, e))?;
         let value: Value = serde_json::from_slice(&text).map_err(|e| invalid(&file, e))?;
-        // Told apart from a default: these two must be there.
+        // These two keys must be present, so they have no default.
         const SCHEMA: &str = "configSchema";
         for key in ["id", SCHEMA] {
             if value.get(key).is_none() {
@@ -163,7 +163,8 @@ impl Manifest {
         if !value.get(SCHEMA).is_some_and(Value::is_object) {
             return Err(invalid(&file, "configSchema must be a JSON Schema, an object"));
         }
-        // From the text, not from the value: a key that is there twice is an error, so that nobody reads one and gets the other.
+        // Parsed from the text instead of a JSON value, because a duplicate key must be an error: two readers could see
+        // different values.
         let mut manifest: Self = serde_json::from_slice(&text).map_err(|e| invalid(&file, e))?;
         let package = folder.join("package.json");
         let text = match opened.read("package.json", Links::Refuse, MAX_MANIFEST_BYTES) {
@@ -195,7 +196,7 @@ impl Manifest {
         if self.config_schema.get("type").and_then(Value::as_str).is_some_and(|kind| kind != "object") {
             return Err("configSchema must describe an object".to_owned());
         }
-        // A schema that cannot be used is found here rather than at the first configuration.
+        // An invalid schema is reported here instead of at the first configuration.
         if let Err(violations) = toolyard_catalog::check_once(&self.config_schema, &Map::new())
             && let Some(broken) = violations.iter().find(|v| v.message.contains("schema is broken"))
         {

@@ -41,7 +41,7 @@ pub(crate) fn read(folder: &Path) -> Result<State, Failure> {
     }
 }
 
-/// Writes it, whole or not at all.
+/// Writes the file atomically.
 pub(crate) fn write(folder: &Path, state: &State) -> Result<(), Failure> {
     let write = || -> std::io::Result<()> {
         std::fs::create_dir_all(folder)?;

@@ -33,7 +33,7 @@ pub enum RiskLevel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Idempotency {
-    /// No effect at all: run it again freely.
+    /// The tool has no effect: it can be run again at any time.
     Pure,
     /// The same arguments lead to the same state: run it again with the same call id.
     Idempotent,

@@ -77,7 +77,7 @@ impl EventType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EventLevel {
-    /// Information.
+    /// An ordinary event.
     Info,
     /// Worth a look.
     Warn,

@@ -103,7 +103,7 @@ impl Failure {
         };
         self
     }
-    /// Takes out what lies behind the message: for whoever keeps it beside the failure.
+    /// Removes and returns the debug message, for callers that keep it beside the failure.
     pub fn take_causes(&mut self) -> Option<String> {
         self.causes.take()
     }

@@ -11,12 +11,12 @@ use std::{
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
-use toolyard_sandbox::{BoxFuture, Bridge, Limits, Method, ScriptRunner, wire::Thrown};
+use toolyard_sandbox::{BoxFuture, Bridge, Limits, Method, ScriptRunner, wire::ScriptException};
 
 struct Nothing;
 
 impl Bridge for Nothing {
-    fn ask(&self, _: Method, _: Vec<Value>) -> BoxFuture<'_, Result<Value, Thrown>> {
+    fn ask(&self, _: Method, _: Vec<Value>) -> BoxFuture<'_, Result<Value, ScriptException>> {
         Box::pin(async { Ok(Value::Null) })
     }
 }

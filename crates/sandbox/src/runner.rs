@@ -4,7 +4,7 @@ use crate::{
     child::CHILD_NAME,
     limits::{Limits, MAX_SCRIPT_BYTES},
     program::program,
-    wire::{FromChild, Method, Thrown, ToChild, frame, frame_length},
+    wire::{FromChild, Method, ScriptException, ToChild, frame, frame_length},
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, value::RawValue};
@@ -40,10 +40,10 @@ const MAX_VALUE_DEPTH: usize = 100;
 /// A boxed future that can cross threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Answers what a script asks for.
+/// Answers a script's requests.
 pub trait Bridge: Send + Sync + 'static {
     /// One request. An error becomes an exception in the script.
-    fn ask(&self, method: Method, args: Vec<Value>) -> BoxFuture<'_, Result<Value, Thrown>>;
+    fn ask(&self, method: Method, args: Vec<Value>) -> BoxFuture<'_, Result<Value, ScriptException>>;
 
     /// The script was stopped: requests in flight should end soon. They are waited for.
     fn stop(&self) {}
@@ -65,7 +65,7 @@ pub struct Finished {
 pub enum Cause {
     /// It threw, or could not be compiled.
     #[error("{}: {}", .0.name, .0.message)]
-    Threw(Thrown),
+    Threw(ScriptException),
     /// Its time was up.
     #[error("tool_search_code timed out after {0} ms")]
     TimedOut(u64),
@@ -127,13 +127,13 @@ impl ScriptRunner {
 
     /// Whether scripts can be isolated here: starts a child, which confines itself for real and runs an empty script.
     pub async fn probe(&self) -> Result<(), String> {
-        struct Nothing;
-        impl Bridge for Nothing {
-            fn ask(&self, _: Method, _: Vec<Value>) -> BoxFuture<'_, Result<Value, Thrown>> {
-                Box::pin(async { Err(Thrown::new("Error", "nothing is served")) })
+        struct NoBridge;
+        impl Bridge for NoBridge {
+            fn ask(&self, _: Method, _: Vec<Value>) -> BoxFuture<'_, Result<Value, ScriptException>> {
+                Box::pin(async { Err(ScriptException::new("Error", "nothing is served")) })
             }
         }
-        let ran = self.run("", Limits::default(), Arc::new(Nothing), CancellationToken::new()).await;
+        let ran = self.run("", Limits::default(), Arc::new(NoBridge), CancellationToken::new()).await;
         ran.map(|_| ()).map_err(|failure| failure.cause.to_string())
     }
 
@@ -173,7 +173,7 @@ impl ScriptRunner {
             kill(&mut child);
             return Err(refused(Cause::Unavailable("the child's input is closed".to_owned())));
         }
-        let mut talk = Talk {
+        let mut talk = ChildSession {
             at_once: Arc::new(Semaphore::new(limits.bridge_at_once.max(1))),
             limits,
             bridge,
@@ -198,7 +198,7 @@ impl ScriptRunner {
         }
         pipes.abort_all();
         talk.close(outcome.is_err()).await;
-        let Talk { logs, made: requests, .. } = talk;
+        let ChildSession { logs, made: requests, .. } = talk;
         match outcome {
             Ok(value) => Ok(Finished { value, logs, requests }),
             Err(cause) => Err(ScriptFailure { cause, logs, requests }),
@@ -219,8 +219,8 @@ impl ScriptRunner {
     }
 }
 
-/// The conversation with one child.
-struct Talk {
+/// The exchange of messages with one child process.
+struct ChildSession {
     limits: Limits,
     bridge: Arc<dyn Bridge>,
     at_once: Arc<Semaphore>,
@@ -237,7 +237,7 @@ struct Talk {
     log_bytes: usize,
 }
 
-impl Talk {
+impl ChildSession {
     /// Until the result (`Some`), the end of the pipe (`None`), or a message that must not be.
     async fn listen(&mut self) -> Result<Option<Value>, Cause> {
         loop {
@@ -260,7 +260,9 @@ impl Talk {
                 Some(Ok(FromChild::Returned { value })) => {
                     return match parsed(&value, self.limits.value_bytes) {
                         Ok(value) => Ok(Some(value)),
-                        Err(problem) => Err(Cause::Threw(Thrown::new("TypeError", format!("the result {problem}")))),
+                        Err(problem) => {
+                            Err(Cause::Threw(ScriptException::new("TypeError", format!("the result {problem}"))))
+                        }
                     };
                 }
                 Some(Ok(FromChild::Threw { error })) => return Err(Cause::Threw(error)),
@@ -299,15 +301,15 @@ impl Talk {
                     let _permit = at_once.acquire().await;
                     bridge.ask(method, args).await
                 }
-                Err(problem) => Err(Thrown::new("TypeError", format!("an argument {problem}"))),
+                Err(problem) => Err(ScriptException::new("TypeError", format!("an argument {problem}"))),
             };
             let answer = answer.and_then(|value| {
                 let json = value.to_string();
                 if json.len() > most {
                     let message = format!("the answer is {} bytes; at most {most} reach a script", json.len());
-                    return Err(Thrown::new("RangeError", message));
+                    return Err(ScriptException::new("RangeError", message));
                 }
-                RawValue::from_string(json).map_err(|e| Thrown::new("TypeError", e.to_string()))
+                RawValue::from_string(json).map_err(|e| ScriptException::new("TypeError", e.to_string()))
             });
             let message = match answer {
                 Ok(value) => ToChild::Answer { id, value },

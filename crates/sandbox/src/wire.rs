@@ -49,7 +49,7 @@ pub enum ToChild {
         /// The id of the request.
         id: u32,
         /// The error.
-        error: Thrown,
+        error: ScriptException,
     },
 }
 
@@ -86,7 +86,7 @@ pub enum FromChild {
     /// The script ended with an exception.
     Threw {
         /// The error.
-        error: Thrown,
+        error: ScriptException,
     },
     /// The child cannot confine itself here, and has run nothing.
     Unavailable {
@@ -95,9 +95,9 @@ pub enum FromChild {
     },
 }
 
-/// An exception as it crosses.
+/// A script's exception, as it is sent over the pipe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Thrown {
+pub struct ScriptException {
     /// For example `TypeError`.
     pub name: String,
     /// The message.
@@ -110,7 +110,7 @@ pub struct Thrown {
     pub code: Option<String>,
 }
 
-impl Thrown {
+impl ScriptException {
     /// An exception with a message.
     pub fn new(name: &str, message: impl Into<String>) -> Self {
         Self { name: name.to_owned(), message: message.into(), stack: None, code: None }

@@ -1,4 +1,4 @@
-//! Why a method did not answer. Each door writes it in its own words.
+//! The errors of methods. Each door writes them in its own format.
 
 use crate::Object;
 use serde::Serialize;
@@ -6,16 +6,16 @@ use serde_json::Value;
 use toolyard_engine::{authority::Refusal, redact::redactor, store::StoreError};
 use toolyard_protocol::{ErrorCode, Failure};
 
-/// Why a method did not answer.
+/// The error of a method.
 #[derive(Debug, Clone)]
 pub enum MethodError {
     /// A failure with a code of ours.
     Failure(Box<Failure>),
-    /// A refusal in the words that clients of the real gateway know.
+    /// An error in the format that clients of the real gateway know.
     Rpc(Box<RpcError>),
 }
 
-/// An error as it stands in a response of the WebSocket door.
+/// An error in a response of the WebSocket door.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RpcError {
@@ -40,17 +40,17 @@ impl RpcError {
         Self { code, message: message.into(), details: None, retryable: None, retry_after_ms: None }
     }
 
-    /// A request that cannot be answered as it is.
+    /// An invalid request.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new("INVALID_REQUEST", message)
     }
 
-    /// Something that is not there now.
+    /// Something that is unavailable.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new("UNAVAILABLE", message)
     }
 
-    /// Something that will be there again after a while.
+    /// Something that is busy and can be tried again later.
     pub fn busy(message: impl Into<String>, retry_after_ms: u64) -> Self {
         Self { retryable: Some(true), retry_after_ms: Some(retry_after_ms), ..Self::new("UNAVAILABLE", message) }
     }
@@ -76,7 +76,7 @@ impl MethodError {
         }
     }
 
-    /// The error in the words of the WebSocket door.
+    /// The error in the format of the WebSocket door.
     pub fn into_rpc(self) -> RpcError {
         match self {
             Self::Failure(failure) => from_failure(*failure),
@@ -84,7 +84,7 @@ impl MethodError {
         }
     }
 
-    /// The error in the words of the local socket and the command line.
+    /// The error in the format of the local socket and the command line.
     pub fn into_failure(self) -> Failure {
         let error = match self {
             Self::Failure(failure) => return *failure,
@@ -103,7 +103,7 @@ impl MethodError {
     }
 }
 
-/// A failure of the engine in the words of a response.
+/// A failure of the engine in the format of a response.
 fn from_failure(failure: Failure) -> RpcError {
     let failure = redactor().failure(failure);
     let code = match failure.code {

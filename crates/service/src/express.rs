@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 /// Threads that read.
 const THREADS: usize = 4;
-/// Jobs that wait for a thread; beyond it, whoever brings one waits.
+/// How many jobs may wait for a thread; beyond that, callers wait.
 const MAX_WAITING: usize = 256;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -29,7 +29,7 @@ fn start() -> Option<mpsc::Sender<Job>> {
         let work = move || loop {
             let job = queue.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
             match job {
-                // A job that panics ends nobody else's: its asker is told, the thread goes on.
+                // A panicking job does not affect other jobs: its caller receives an error, and the thread continues.
                 Some(job) => drop(std::panic::catch_unwind(std::panic::AssertUnwindSafe(job))),
                 None => return,
             }
@@ -50,7 +50,7 @@ pub(crate) async fn promptly<T: Send + 'static>(
     let failed = || RpcError::unavailable("reading the store failed unexpectedly").into();
     let (done, answer) = tokio::sync::oneshot::channel();
     let job = move || {
-        // Nobody waits any more for the answer to a request that was given up.
+        // The receiver is gone if the request was abandoned.
         drop(done.send(work()));
     };
     if !submit(Box::new(job)).await {

@@ -1,5 +1,5 @@
-//! `health`, `status` and `system-presence`: how this gateway is, in the shapes clients know. What those shapes have a
-//! place for and this program has not (channels, models) is left out.
+//! `health`, `status` and `system-presence`: the gateway's health in the formats that clients know. Fields for what
+//! this program does not have (channels, models) are left out.
 
 use crate::{
     Call, Handle, Hub, Lane, MethodError, NoParams, PluginReport, Role, Terms,
@@ -20,11 +20,11 @@ use std::{
 
 /// Sessions named in a summary.
 const RECENT: usize = 10;
-/// A summary is given out for this long; its `ts` says how old it is.
+/// How long a summary is cached; its `ts` says how old it is.
 const KEPT: Duration = Duration::from_secs(60);
-/// A new summary is waited for this long where there is an older one.
+/// How long a request waits for a new summary if an older one exists.
 const FRESH_WITHIN: Duration = Duration::from_millis(20);
-/// Where a probe writes.
+/// The key that a probe writes.
 const PROBE: (&str, &str) = ("gateway", "probe");
 
 methods! {
@@ -36,7 +36,7 @@ methods! {
     SystemPresence = "system-presence", Terms::read(), NoParams => Vec<Present>;
 }
 
-/// How health is looked at.
+/// The parameters of a health request.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HealthParams {
@@ -45,7 +45,7 @@ pub struct HealthParams {
     probe: bool,
 }
 
-/// How this gateway is.
+/// The health of this gateway.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HealthAnswer {
@@ -80,7 +80,7 @@ pub(crate) struct HealthCache {
 }
 
 impl HealthCache {
-    /// What it says is no longer so.
+    /// Discards the cached summary.
     pub(crate) fn forget(&self) {
         *lock(&self.kept) = None;
     }
@@ -96,13 +96,13 @@ impl Handle<Health> for Hub {
 }
 
 impl Hub {
-    /// How this gateway is, or was within the last minute.
+    /// The health of this gateway, at most one minute old.
     pub async fn health(&self) -> Result<HealthAnswer, MethodError> {
         let last = lock(&self.inner.health.kept).clone();
         let health = match last {
             None => return self.fresh_health().await,
             Some((at, health)) if at.elapsed() < KEPT => health,
-            // A busy store does not hold up the answer: an older summary comes instead, and says how old it is.
+            // A busy store does not delay the answer: the older summary is returned, with its time.
             Some((_, older)) => match tokio::time::timeout(FRESH_WITHIN, self.fresh_health()).await {
                 Ok(health) => return health,
                 Err(_) => older,
@@ -115,7 +115,7 @@ impl Hub {
         self.service().engine().store().writable().is_ok()
     }
 
-    /// How this gateway is after it has shown that it can still write to its disk.
+    /// The health of this gateway, after a test write to its disk.
     async fn probed_health(&self) -> Result<HealthAnswer, MethodError> {
         let began = Instant::now();
         let store = self.service().engine().store();
@@ -124,7 +124,7 @@ impl Hub {
         self.health_summary(began).await
     }
 
-    /// How this gateway is now.
+    /// The current health of this gateway.
     pub(crate) async fn fresh_health(&self) -> Result<HealthAnswer, MethodError> {
         self.health_summary(Instant::now()).await
     }
@@ -139,7 +139,7 @@ impl Hub {
         loaded.sort_unstable();
         loaded.dedup();
         let unavailable = report.iter().filter(|p| !p.works()).map(|p| p.id.clone()).collect();
-        // What is wrong with plugins that are used or cannot be.
+        // Problems of plugins that are enabled or cannot work.
         let is_wrong = |p: &PluginReport| (p.enabled && p.status != "healthy") || !p.works();
         let errors = report.into_iter().filter(is_wrong).collect();
         let health = HealthAnswer {
@@ -157,11 +157,11 @@ impl Hub {
     }
 }
 
-/// What the status is to include.
+/// The parameters of a status request.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StatusParams {
-    /// There are no channels to sum up, whether or not it is asked for.
+    /// Accepted and ignored, because Toolyard has no channels.
     #[serde(default, rename = "includeChannelSummary")]
     _include_channel_summary: bool,
 }
@@ -171,10 +171,10 @@ pub struct StatusParams {
 #[serde(rename_all = "camelCase")]
 pub struct StatusAnswer {
     runtime_version: &'static str,
-    /// The agent that is meant where none is named, as in `heartbeat`.
+    /// The agent that is used if none is named, as in `heartbeat`.
     default_agent_id: &'static str,
     main_heartbeat_enabled: bool,
-    /// The same as `eventLoop.degraded`, for scripts that look at one word.
+    /// The same as `eventLoop.degraded`, for scripts that read one field.
     event_loop_degraded: bool,
     heartbeat: Heartbeats,
     tasks: Tasks,
@@ -185,7 +185,7 @@ pub struct StatusAnswer {
     tools: ToolsStatus,
     uptime_ms: u64,
     pid: u32,
-    /// For scripts, which must not make keys up. Absent where every session is archived.
+    /// The session key for scripts. Absent if every session is archived.
     #[serde(skip_serializing_if = "Option::is_none")]
     session_key: Option<String>,
 }

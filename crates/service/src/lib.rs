@@ -1,17 +1,19 @@
 //! The application: every method of every door as a type, and the state that methods work on.
 //!
 //! A method is declared in the file of its family, with its parameters and its answer, and listed in `list.rs`; a door
-//! looks it up there, checks who calls, and hands over the words of the request. Parameters are read in `params/` alone.
+//! looks it up there, checks the caller, and passes the request on. Parameters are parsed in `params/` alone.
 //!
-//! [`Service`] is there in every process; [`Hub`] is what the clients of network doors share: connections, sessions,
-//! offered tools, approvals and bridged sessions. Nothing here opens a socket or knows a frame.
+//! [`Service`] exists in every process. [`Hub`] is the state that clients of network doors share: connections,
+//! sessions, offered tools, approvals and bridged sessions. *Has no* sockets or frames.
 
 pub mod approvals;
 pub mod bridge;
+pub mod cluster;
 pub mod console;
 pub mod devices;
 mod error;
 mod express;
+pub mod follow;
 mod health;
 pub mod hub;
 mod list;

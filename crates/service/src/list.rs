@@ -1,9 +1,9 @@
-//! The list: every method that Toolyard itself answers. Those of the WebSocket door come first, in the order in which
-//! `hello-ok` names them; plugins, upstream servers and the context store add theirs when the program is put together.
+//! The list of all built-in methods. Those of the WebSocket door come first, in the order of `hello-ok`; plugins,
+//! upstream servers and the context store add theirs when the program starts.
 
 use crate::{
-    Methods, approvals, bridge, console, health, local, nodes, offers, operate, plans, policy, proof, run_digest,
-    run_pages, runs, sessions, subscriptions, tools,
+    Methods, approvals, bridge, console, follow, health, local, nodes, offers, operate, plans, policy, proof,
+    run_digest, run_pages, runs, sessions, subscriptions, tools,
 };
 
 /// Every built-in method.
@@ -11,7 +11,7 @@ pub(crate) fn built_in() -> Methods {
     of_machine(of_gateway(Methods::default()))
 }
 
-/// Those that the WebSocket door has always had, in the order in which `hello-ok` names them.
+/// The methods of the WebSocket door, in the order of `hello-ok`.
 fn of_gateway(methods: Methods) -> Methods {
     methods
         .by_hub::<health::Health>()
@@ -74,7 +74,7 @@ fn of_gateway(methods: Methods) -> Methods {
         .by_hub::<bridge::BridgePermissionReply>()
 }
 
-/// Those of the local socket and the console, and those that came later.
+/// The methods of the local socket and the console, and later additions.
 fn of_machine(methods: Methods) -> Methods {
     methods
         .by_service::<approvals::people::ApprovalsList>()
@@ -92,7 +92,9 @@ fn of_machine(methods: Methods) -> Methods {
         .by_service::<runs::RunsExport>()
         .by_service::<runs::RunsTranscript>()
         .by_service::<proof::RunsTiles>()
+        .by_service::<proof::KeysChain>()
         .by_service::<proof::KeysRotate>()
+        .by_service::<follow::RunsFollow>()
         .by_service::<local::DevicesList>()
         .by_service::<local::DevicesApprove>()
         .by_service::<local::DevicesReject>()

@@ -1,8 +1,8 @@
 //! Methods of the command line and the local socket: the process, its tools, and devices named as people name them.
 
 use crate::{
-    AnyJson, Call, Handle, MethodError, NoParams, Object, ProcessInfo, Service, Terms, devices::DevicesAnswer, methods,
-    plans::end, service::blocking, sessions,
+    AnyJson, Call, Handle, MethodError, NoParams, Object, ProcessInfo, Service, Terms, cluster::DifferingNode,
+    devices::DevicesAnswer, methods, plans::end, service::blocking, sessions,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use toolyard_engine::{
 };
 use toolyard_protocol::{ErrorCode, Failure, RiskLevel, Schema, ToolDefinition, ToolResult};
 
-/// Characters of a name that a caller made up which are repeated to it.
+/// How many characters of a caller's name are repeated in an error.
 const MAX_SHOWN: usize = 80;
 
 methods! {
@@ -53,19 +53,22 @@ pub struct YardState {
     pub active_runs: usize,
     /// The key that verifies its signatures.
     pub public_key: String,
-    /// The session in use, else the main one; only in full.
+    /// The session in use, or the main one; only if `full` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_key: Option<String>,
-    /// Calls that wait for a person's answer; only in full.
+    /// Calls that wait for a person's answer; only if `full` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_questions: Option<u64>,
+    /// Nodes of the cluster that work with other settings than this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differing_nodes: Vec<DifferingNode>,
 }
 
-/// How much is said.
+/// The parameters of a status request.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct YardStatusParams {
-    /// Whether it is also said what takes a look at the store.
+    /// Whether to include what must be read from the store.
     #[serde(default)]
     pub full: bool,
 }
@@ -90,6 +93,7 @@ impl Handle<YardStatus> for Service {
             public_key: self.verifier().to_text(),
             session_key,
             open_questions,
+            differing_nodes: self.cluster().map(|cluster| cluster.differing()).unwrap_or_default(),
         })
     }
 }
@@ -177,7 +181,7 @@ pub struct ToolNameParams {
     pub name: String,
 }
 
-/// A tool and what the policy says of it.
+/// A tool and the policy's decision about it.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolDescription {
@@ -188,11 +192,11 @@ pub struct ToolDescription {
     pub id: String,
     /// Where it comes from.
     pub source: ToolSource,
-    /// What the policy says of a call.
+    /// The policy's decision about a call.
     pub policy: PolicyView,
 }
 
-/// What the policy says of a tool.
+/// The policy's decision about a tool.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyView {
@@ -248,7 +252,7 @@ pub struct ToolsCallParams {
     /// Its arguments.
     #[serde(default)]
     pub args: Object,
-    /// The time it gets.
+    /// The timeout in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// A second call with the same key and arguments answers with the first one's result.
@@ -259,7 +263,7 @@ pub struct ToolsCallParams {
     pub dry_run: bool,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolCallAnswer {
@@ -302,7 +306,7 @@ pub struct IdParams {
     pub id: String,
 }
 
-/// A device that was let in.
+/// A device that was approved.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovedDevice {
@@ -310,11 +314,11 @@ pub struct ApprovedDevice {
     pub device_id: String,
     /// Its role.
     pub role: String,
-    /// What it was given.
+    /// Its scopes.
     pub scopes: Vec<String>,
 }
 
-/// A device that was turned away.
+/// A device that was rejected.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RejectedDevice {
@@ -324,7 +328,7 @@ pub struct RejectedDevice {
     pub rejected: bool,
 }
 
-/// A device that was forgotten.
+/// A device that was removed.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RevokedDevice {

@@ -1,4 +1,4 @@
-//! The last log lines, kept in memory for `logs.tail`. A tracing layer writes, anybody reads.
+//! The last log lines, kept in memory for `logs.tail`. A tracing layer writes them.
 
 use std::{
     collections::VecDeque,
@@ -22,7 +22,7 @@ const MAX_LINE_BYTES: usize = 2000;
 #[derive(Default)]
 pub struct LogRing {
     lines: Mutex<(u64, VecDeque<String>)>,
-    /// The number of lines so far, for those who wait for more.
+    /// The number of lines so far, watched by readers that wait for more.
     news: tokio::sync::watch::Sender<u64>,
 }
 
@@ -52,7 +52,7 @@ impl LogRing {
         self.news.send_replace(end);
     }
 
-    /// Tells when there are more lines.
+    /// A receiver that is notified of new lines.
     pub fn watch(&self) -> tokio::sync::watch::Receiver<u64> {
         self.news.subscribe()
     }
@@ -62,7 +62,7 @@ impl LogRing {
         let held = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let (end, lines) = (held.0, &held.1);
         let first = end - lines.len() as u64;
-        // A cursor of another process lies beyond the end: begin anew.
+        // A cursor beyond the end belongs to another process; start from the newest lines.
         let from = cursor.filter(|c| *c <= end).unwrap_or_else(|| end.saturating_sub(limit as u64)).max(first);
         let lost = cursor.is_some_and(|c| c < first);
         let mut taken = Vec::new();
@@ -83,15 +83,15 @@ impl LogRing {
 /// Writes every event into the process's ring.
 pub struct RingLayer;
 
-/// What a span says about itself, written once.
-struct Said(String);
+/// The formatted fields of a span, cached.
+struct FormattedFields(String);
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for RingLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         if let Some(span) = context.span(id) {
             let mut said = String::new();
             attributes.record(&mut Writer(&mut said));
-            span.extensions_mut().insert(Said(said));
+            span.extensions_mut().insert(FormattedFields(said));
         }
     }
 
@@ -99,7 +99,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for RingLayer {
         let meta = event.metadata();
         let mut line = format!("{} {} {}:", jiff::Timestamp::now(), meta.level(), meta.target());
         for span in context.event_scope(event).into_iter().flatten() {
-            if let Some(Said(said)) = span.extensions().get() {
+            if let Some(FormattedFields(said)) = span.extensions().get() {
                 line.push_str(said);
             }
         }

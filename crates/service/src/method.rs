@@ -1,7 +1,7 @@
 //! What a method is: a type with a name, the terms on which it may be called, its parameters and its answer.
 //!
-//! A method is declared with [`methods!`](crate::methods!) and answered by an implementation of [`Handle`]. Declarations
-//! and handlers meet in [`Methods`](crate::Methods), the one list that every door looks a method up in.
+//! A method is declared with [`methods!`](crate::methods!) and answered by an implementation of [`Handle`].
+//! [`Methods`](crate::Methods) combines declarations and handlers; every door looks a method up there.
 
 use crate::{Hub, MethodError, RpcError, Service, hub::Connection};
 use schemars::JsonSchema;
@@ -23,15 +23,15 @@ pub trait Method: Send + Sync + 'static {
     const NAME: &'static str;
     /// What it does, in one sentence, for the reference.
     const ABOUT: &'static str;
-    /// On which terms it may be called.
+    /// The terms on which it may be called.
     const TERMS: Terms;
     /// The scope that the caller's credential must hold.
     const SCOPE: Option<Scope> = Self::TERMS.demand.scope;
     /// Whether only a person at this machine may call it.
     const PERSON: bool = Self::TERMS.demand.person;
-    /// What it is called with.
+    /// Its parameters.
     type Params: DeserializeOwned + JsonSchema + Send + 'static;
-    /// What it answers.
+    /// Its answer.
     type Answer: Serialize + JsonSchema + Send;
 }
 
@@ -52,7 +52,7 @@ pub struct Call<'a> {
     pub service: &'a Service,
     /// On whose behalf the method is called.
     pub caller: Arc<Caller>,
-    /// What network clients share; absent in a process without network doors.
+    /// The state that network clients share; absent in a process without network doors.
     pub hub: Option<&'a Hub>,
     /// The client that called, with its request; absent at the local socket and the command line.
     pub client: Option<ClientRequest<'a>>,
@@ -67,7 +67,7 @@ pub struct ClientRequest<'a> {
     pub connection: &'a Arc<Connection>,
     /// The request's id.
     pub id: &'a str,
-    /// Sends a first answer before the last one.
+    /// Sends an intermediate answer before the final one.
     pub early: &'a (dyn Fn(Box<RawValue>) + Send + Sync),
 }
 
@@ -119,15 +119,15 @@ impl Reach {
 /// Which role of a connection may send a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Operators.
+    /// The role of people and agents that call methods.
     Operator,
-    /// Nodes, which answer what they were asked.
+    /// Nodes, which answer requests of the gateway.
     Node,
     /// Both.
     Any,
 }
 
-/// Which requests a request competes with for places.
+/// The queue of a request: requests in one lane compete for the same slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
     /// Health, approvals, cancel, and answers that running calls wait for.
@@ -149,7 +149,7 @@ pub struct Terms {
     pub role: Role,
     /// The requests it competes with.
     pub lane: Lane,
-    /// Whether only so many are accepted in a minute from one device.
+    /// Whether the number of requests per minute and device is limited.
     pub is_limited: bool,
     /// Whether a client's `sessionKey` and `agentId` beside the parameters say for which session it is called.
     pub takes_session: bool,
@@ -168,12 +168,12 @@ impl Terms {
         }
     }
 
-    /// Needs no scope, only a connection that was let in.
+    /// Needs an authenticated connection and no scope.
     pub const fn open() -> Self {
         Self::new(None, Effect::None)
     }
 
-    /// Reads.
+    /// The terms of a method that reads state.
     pub const fn read() -> Self {
         Self::new(Some(Scope::Read), Effect::None)
     }
@@ -188,17 +188,17 @@ impl Terms {
         Self::new(Some(Scope::Write), Effect::Recorded)
     }
 
-    /// Looks at approvals, or puts a question.
+    /// Reads approvals, or asks a question.
     pub const fn question() -> Self {
         Self::new(Some(Scope::Approvals), Effect::State).lane(Lane::Express)
     }
 
-    /// Answers a question that is put to a person.
+    /// Answers a question to a person.
     pub const fn consent() -> Self {
         Self::new(Some(Scope::Approvals), Effect::Recorded).uses(&[Power::Approve]).lane(Lane::Express)
     }
 
-    /// Changes who may come in. A person does not do that thirty times a minute, so it is limited.
+    /// Changes which devices may connect. The rate is limited, because a person does this rarely.
     pub const fn pair() -> Self {
         let mut terms = Self::new(Some(Scope::Pairing), Effect::State).uses(&[Power::Pair]);
         terms.is_limited = true;

@@ -33,27 +33,27 @@ struct Durations {
 }
 
 impl Metrics {
-    /// A client came in.
+    /// Counts a new connection.
     pub fn connected(&self) {
         self.connected.fetch_add(1, Ordering::Relaxed);
     }
-    /// A client left.
+    /// Counts a closed connection.
     pub fn disconnected(&self) {
         self.disconnected.fetch_add(1, Ordering::Relaxed);
     }
-    /// An event was not sent to a slow client.
+    /// Counts an event that was not sent to a slow client.
     pub fn event_dropped(&self) {
         self.events_dropped.fetch_add(1, Ordering::Relaxed);
     }
-    /// A client was closed because it did not read.
+    /// Counts a client that was closed because it did not read.
     pub fn slow_consumer(&self) {
         self.slow_consumers.fetch_add(1, Ordering::Relaxed);
     }
-    /// A handshake that was refused, by its code (a fixed set).
+    /// Counts a refused handshake, by its code (a fixed set).
     pub fn refused(&self, code: &str) {
         *self.refused.lock().unwrap_or_else(PoisonError::into_inner).entry(code.to_owned()).or_default() += 1;
     }
-    /// A request that was answered. `method` is one of the table's names, so there are not many.
+    /// A request that was answered. `method` is the name of a declared method, so the number of labels is bounded.
     pub fn answered(&self, method: &'static str, outcome: &'static str, took: Duration) {
         let seconds = took.as_secs_f64();
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
@@ -64,12 +64,12 @@ impl Metrics {
             durations.buckets[bucket] += 1;
         }
     }
-    /// A tool call that ended.
+    /// Counts a finished tool call.
     pub fn tool(&self, outcome: &'static str) {
         *self.tools.lock().unwrap_or_else(PoisonError::into_inner).entry(outcome).or_default() += 1;
     }
 
-    /// The page. `gauges` are what others know: name, help, value.
+    /// The page. `gauges` are values of other parts: name, help, value.
     pub fn page(&self, gauges: &[(&str, &str, f64)]) -> String {
         let mut out = String::with_capacity(4096);
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_engine::authority::Effect;
 
-/// A node answers what it was asked; nothing else is its to change.
+/// A node may answer requests of the gateway and change nothing else.
 const ANSWER: Terms = Terms::new(None, Effect::State).role(Role::Node).lane(Lane::Express);
 
 methods! {
@@ -39,7 +39,7 @@ pub struct Nodes {
     nodes: Vec<ShownNode>,
 }
 
-/// A node, and when it was looked at.
+/// A node, and the time of the answer.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct DescribedNode {
     #[serde(flatten)]
@@ -136,7 +136,7 @@ pub struct NodeResultParams {
 }
 
 impl Handle<NodeInvokeResult> for Hub {
-    /// An answer that nobody waits for any more is no mistake of the node's.
+    /// An answer for which nobody waits any more is accepted: it is not the node's error.
     async fn handle(&self, call: &Call<'_>, params: NodeResultParams) -> Result<Taken, MethodError> {
         let node = call.connection()?;
         if &*params.node_id != node.node_id() {

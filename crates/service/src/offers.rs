@@ -1,5 +1,5 @@
-//! `tools.offer`: a client brings tools of its own for its session. `tools.result`: what came of a call of one of them,
-//! which it heard of by the event `tools.call`.
+//! `tools.offer`: a client offers tools of its own for its session. `tools.result`: the client's result of a call that
+//! it received with the event `tools.call`.
 
 use crate::{
     AnyJson, Call, Handle, Hub, Lane, MethodError, Object, RpcError, Terms, Unanswered,
@@ -15,9 +15,9 @@ use toolyard_protocol::{
     Availability, DEFAULT_TIMEOUT_MS, Idempotency, RiskLevel, Schema, ToolDefinition, ToolName, Undo,
 };
 
-/// A call of a client's tool gets at most this long.
+/// The longest timeout of a call of a client's tool, in milliseconds.
 const MAX_TIMEOUT_MS: u64 = 600_000;
-/// Characters of a client's own words that are passed on.
+/// How many characters of a client's message are passed on.
 const MAX_WORDS: usize = 500;
 
 methods! {
@@ -120,7 +120,7 @@ pub struct ToolResultParams {
     error: Option<WordsOfRefusal>,
 }
 
-/// A client's own words for why it would not; anything else it says beside them is left aside.
+/// A client's reason for a refusal; other fields are ignored.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub(crate) struct WordsOfRefusal {
@@ -141,17 +141,17 @@ impl WordsOfRefusal {
     }
 }
 
-/// That an answer arrived.
+/// The confirmation of an answer.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Taken {
     ok: bool,
-    /// True where nobody waits for the answer any more.
+    /// True if nobody waits for the answer any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     ignored: Option<bool>,
 }
 
 impl Handle<ToolsResult> for Hub {
-    /// An answer that nobody waits for any more is no mistake of the client's.
+    /// An answer for which nobody waits any more is accepted: it is not the client's error.
     async fn handle(&self, call: &Call<'_>, params: ToolResultParams) -> Result<Taken, MethodError> {
         let outcome = match params.ok {
             true => Ok(Value::Object(params.output.unwrap_or_default())),
@@ -162,7 +162,7 @@ impl Handle<ToolsResult> for Hub {
 }
 
 impl Hub {
-    /// Hands an answer to whoever waits for it.
+    /// Passes an answer to the call that waits for it.
     pub(crate) fn take_answer(&self, client: &Connection, id: &str, outcome: Result<Value, Unanswered>) -> Taken {
         let waited = self.inner.questions.answered(client, id, outcome);
         Taken { ok: true, ignored: (!waited).then_some(true) }

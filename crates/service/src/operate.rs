@@ -1,8 +1,8 @@
-//! What an operator looks at and decides: configuration (secrets hidden), log lines, devices.
+//! Methods for operators: configuration (with secrets hidden), log lines, devices.
 
 use crate::{
     AnyJson, Call, Handle, Hub, MethodError, NoParams, RpcError, Service, Terms,
-    devices::{DevicesAnswer, Kept},
+    devices::{DevicesAnswer, UnchangedReason},
     logs, methods,
     params::{Count, Text},
 };
@@ -34,23 +34,23 @@ methods! {
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigAnswer {
-    /// Where the file lies.
+    /// The path of the file.
     pub path: String,
-    /// Whether it is there.
+    /// Whether the file exists.
     pub exists: bool,
-    /// Its text, secrets hidden.
+    /// The file's text, with secrets hidden.
     pub raw: String,
     /// A hash of its text.
     pub hash: String,
-    /// What it says, secrets hidden.
+    /// The parsed file, with secrets hidden.
     pub parsed: AnyJson,
-    /// What follows from it, secrets hidden.
+    /// The resolved configuration, with secrets hidden.
     pub config: AnyJson,
-    /// Whether it can be used.
+    /// Whether it is valid.
     pub valid: bool,
-    /// What is wrong with it.
+    /// The errors in it.
     pub issues: Vec<AnyJson>,
-    /// What may surprise about it.
+    /// Warnings about it.
     pub warnings: Vec<AnyJson>,
 }
 
@@ -60,11 +60,11 @@ impl Handle<ConfigGet> for Hub {
     }
 }
 
-/// Lines, where nothing else is said.
+/// The number of lines by default.
 const DEFAULT_LINES: u64 = 200;
 /// The most lines.
 const MAX_LINES: u64 = 5000;
-/// Bytes of lines, where nothing else is said.
+/// The number of bytes by default.
 const DEFAULT_BYTES: u64 = 250_000;
 /// The most bytes of lines.
 const MAX_BYTES: u64 = 1_000_000;
@@ -73,7 +73,7 @@ const MAX_BYTES: u64 = 1_000_000;
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TailParams {
-    /// Only lines after this place.
+    /// Only lines after this cursor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<Count>,
     /// How many lines.
@@ -87,9 +87,9 @@ pub struct TailParams {
 /// Log lines.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct LogTail {
-    /// Where they are kept.
+    /// The source of the lines.
     pub file: String,
-    /// Where the next lines begin.
+    /// The cursor of the next lines.
     pub cursor: u64,
     /// Their bytes.
     pub size: usize,
@@ -97,7 +97,7 @@ pub struct LogTail {
     pub lines: Vec<String>,
     /// Whether lines were lost before these.
     pub truncated: bool,
-    /// Whether the cursor was another process's, so that these lines begin anew.
+    /// Whether the cursor belonged to another process, so that the newest lines are returned.
     pub reset: bool,
 }
 
@@ -144,7 +144,7 @@ pub struct RevokeParams {
     role: Text,
 }
 
-/// A device that was let in.
+/// A device that was approved.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovedPairing {
@@ -161,7 +161,7 @@ struct PairedDevice {
     approved_at_ms: i64,
 }
 
-/// A device that was turned away.
+/// A device that was rejected.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RejectedPairing {
@@ -169,14 +169,14 @@ pub struct RejectedPairing {
     device_id: String,
 }
 
-/// A device that was forgotten.
+/// A device that was removed.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RemovedDevice {
     device_id: String,
 }
 
-/// A new token. It is told to the device it belongs to and to nobody else.
+/// A new token. Only the device that it belongs to receives the token itself.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RotatedToken {
@@ -189,7 +189,7 @@ pub struct RotatedToken {
     token_delivery: &'static str,
 }
 
-/// A token that is worthless now.
+/// A token that was revoked.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RevokedToken {
@@ -265,7 +265,7 @@ impl Handle<DeviceTokenRevoke> for Hub {
     }
 }
 
-/// A token that is to be changed.
+/// A request to change a token.
 struct TokenChange {
     device_id: Text,
     role: Text,
@@ -282,8 +282,8 @@ struct ChangedToken {
 }
 
 impl TokenChange {
-    /// Changes the token. Why one is not changed stands in the log: the answer does not say whether there is such a
-    /// device.
+    /// Changes the token. If it is not changed, the reason is logged; the answer does not reveal whether the device
+    /// exists.
     async fn apply(self, hub: &Hub, call: &Call<'_>, denied: &str) -> Result<ChangedToken, MethodError> {
         let (id, role) = (&*self.device_id, &*self.role);
         let refuse = |why: &str| {
@@ -301,10 +301,10 @@ impl TokenChange {
         let now = Timestamp::now();
         let rotated = hub.service().devices().rotate(id, role, self.scopes, now, &call.caller).await;
         let (device, token) = rotated.map_err(|kept| match kept {
-            Kept::UnknownDeviceOrRole => refuse("no such device in this role"),
-            Kept::BeyondItsScopes => refuse("more than the device was given"),
-            Kept::BeyondTheCaller => refuse("more than the caller holds"),
-            Kept::Store(error) => error.into(),
+            UnchangedReason::UnknownDeviceOrRole => refuse("no such device in this role"),
+            UnchangedReason::BeyondItsScopes => refuse("more than the device was given"),
+            UnchangedReason::BeyondTheCaller => refuse("more than the caller holds"),
+            UnchangedReason::Store(error) => error.into(),
         })?;
         let scopes = device.token_scopes().to_vec();
         Ok(ChangedToken { device_id: device.device_id, role: device.role, scopes, at_ms: now.as_millisecond(), token })

@@ -1,5 +1,5 @@
-//! Plans by method: checked, tried, run, forked, taken back, replayed. The engine does it; here parameters are read and
-//! events handed on.
+//! The methods about plans: check, dry run, run, fork, undo, replay. The engine does the work; this module reads
+//! parameters and forwards events.
 
 use crate::{AnyJson, Call, EventSink, Handle, MethodError, Object, Service, Terms, methods, runs::RunParams};
 use schemars::JsonSchema;
@@ -8,8 +8,8 @@ use serde_json::Value;
 use std::{collections::HashMap, sync::Arc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolyard_engine::{
-    CallRequest, Caller, Subscription,
-    authority::{Approver, Effect, Power, Scope},
+    CallRequest, Caller, Door, Subscription,
+    authority::{Approver, Effect, Power, Scope, holds},
     plan::{
         CheckReport, Consent, DryRunReport, NotUndoable, PlanRequest, ReplayReport, RunReport, StartedRun, parse_plan,
     },
@@ -31,22 +31,22 @@ methods! {
     PlansUndo = "plans.undo", Terms::run().everywhere().may_use(&[Power::Approve]), UndoParams => UndoAnswer;
 }
 
-/// A plan and how it is to be run.
+/// A plan and the options of its run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PlanParams {
     /// The plan.
     pub plan: AnyJson,
-    /// What the plan asks to know, by kind.
+    /// The answers to the plan's context requests, by kind.
     #[serde(default)]
     pub context: Object,
     /// A person's approval.
     #[serde(default)]
     pub consent: ConsentParams,
-    /// Whether the answer comes as soon as the run has begun.
+    /// Whether to answer as soon as the run has begun.
     #[serde(default)]
     pub detach: bool,
-    /// Which planner made the plan, for the record.
+    /// The version of the planner that wrote the plan, for the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planner_version: Option<String>,
 }
@@ -57,14 +57,14 @@ impl PlanParams {
     }
 }
 
-/// How a person's approval comes with a request.
+/// A person's approval in a request.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ConsentParams {
-    /// The person said yes.
+    /// Whether the person approves.
     #[serde(default)]
     pub approved: bool,
-    /// Ask whoever can approve.
+    /// Whether to ask connected approvers.
     #[serde(default)]
     pub ask: bool,
     /// The plan that was approved.
@@ -79,9 +79,9 @@ pub struct ConsentParams {
 }
 
 impl ConsentParams {
-    /// Only a person can approve; an agent's `approved` is taken as a request to ask one.
+    /// Only a person can approve; `approved` from an agent is treated as a request to ask a person.
     fn into_consent(self, caller: &Caller) -> Consent {
-        // With `operator.approvals` alone a caller is not taken for the person who approves: it would approve its own plan.
+        // `operator.approvals` alone does not make the caller the approving person: it would approve its own plan.
         let approver = Approver::of(caller).ok().filter(|_| caller.is_person);
         match (self.approved, self.ask, approver) {
             (true, _, Some(by)) => Consent::Approved {
@@ -96,11 +96,11 @@ impl ConsentParams {
     }
 }
 
-/// A run of a plan: its report, or, where it was asked for, only that it has begun.
+/// A run of a plan: its report or, if requested, only that it has begun.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum PlanRun {
-    /// How it ended, or where it waits.
+    /// The report of a run that has ended or is paused.
     Report(Box<RunReport>),
     /// It has begun.
     Begun(BegunRun),
@@ -116,7 +116,7 @@ pub struct BegunRun {
     pub status: RunStatus,
 }
 
-/// What a run is forked from, and how.
+/// The parameters of a fork.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ForkParams {
@@ -127,7 +127,7 @@ pub struct ForkParams {
     /// An edited plan in place of the recorded one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<AnyJson>,
-    /// What the plan asks to know, by kind.
+    /// The answers to the plan's context requests, by kind.
     #[serde(default)]
     pub context: Object,
     /// A person's approval.
@@ -135,42 +135,45 @@ pub struct ForkParams {
     pub consent: ConsentParams,
 }
 
-/// Which run is taken back, and how.
+/// The parameters of an undo.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UndoParams {
     /// The run.
     pub run_id: RunId,
-    /// Whether it is only shown what would be taken back.
+    /// Whether to show only what would be undone.
     #[serde(default)]
     pub dry_run: bool,
-    /// Whether what can be taken back is, although not all of it can be.
+    /// Whether to undo what can be undone if some calls cannot.
     #[serde(default)]
     pub partial: bool,
+    /// The steps of the preview's plan that are run; all of them where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<Vec<StepId>>,
     /// A person's approval.
     #[serde(default)]
     pub consent: ConsentParams,
 }
 
-/// What came of taking a run back.
+/// The result of an undo.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum UndoAnswer {
-    /// The run that took it back.
+    /// The run that performed the undo.
     Report(Box<RunReport>),
-    /// What taking it back would do.
+    /// What the undo would do.
     Preview(Box<UndoPreview>),
     /// The run changed nothing.
     Nothing(NothingToUndo),
 }
 
-/// What taking a run back would do.
+/// What an undo would do.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UndoPreview {
     /// The plan of inverse calls.
     pub plan: ActionPlan,
-    /// Calls that cannot be taken back, and why.
+    /// Calls that cannot be undone, and why.
     pub not_undoable: Vec<NotUndoable>,
     /// What the plan would change.
     pub preview: DryRunReport,
@@ -221,6 +224,7 @@ impl Handle<PlansRun> for Service {
         };
         let run = self.engine().start_plan(call.caller.clone(), &plan, request, HashMap::new()).await?;
         if params.detach {
+            run.recorded().await?;
             let run_id = run.run_id();
             tokio::spawn(run.detached().drive());
             return Ok(PlanRun::Begun(BegunRun { run_id, status: RunStatus::Running }));
@@ -252,44 +256,81 @@ impl Handle<PlansUndo> for Service {
         if !undo.not_undoable.is_empty() && !params.partial && !params.dry_run {
             return Err(Failure::new(
                 ErrorCode::PreconditionFailed,
-                format!("{} calls of the run cannot be taken back", undo.not_undoable.len()),
+                format!("{} calls of the run cannot be undone", undo.not_undoable.len()),
             )
-            .suggest("Look at them with --dry-run; take back the rest with --partial.")
+            .suggest("Look at them with --dry-run; undo the rest with --partial.")
             .detail("notUndoable", serde_json::to_value(&undo.not_undoable).map_err(unwritten)?)
             .into());
         }
-        let Some(plan) = undo.plan else {
+        let Some(mut plan) = undo.plan else {
             return Ok(UndoAnswer::Nothing(NothingToUndo {
                 run_id: None,
                 status: RunStatus::Finished,
                 steps: Vec::new(),
                 effects: Effects::default(),
-                message: "there is nothing to take back".to_owned(),
+                message: "there is nothing to undo".to_owned(),
             }));
         };
+        if let Some(only) = &params.only {
+            keep_only(&mut plan, only)?;
+        }
+        let caller = &self.undoing(caller, &plan);
         let preview = self.engine().dry_run(caller.clone(), &plan, Object::new()).await?;
         if params.dry_run {
             let not_undoable = undo.not_undoable;
             return Ok(UndoAnswer::Preview(Box::new(UndoPreview { plan, not_undoable, preview })));
         }
         if preview.status != RunStatus::Finished && !params.partial {
-            // Known beforehand: half of an undo would leave the vault in a state nobody chose.
+            // Checked before anything is undone: a partial undo would leave the vault in a state that nobody chose.
             let failure = preview
                 .error
-                .unwrap_or_else(|| Failure::new(ErrorCode::Conflict, "the run cannot be taken back as a whole"));
-            let hint = "Something changed since. Look at it with --dry-run; take back what can be with --partial.";
+                .unwrap_or_else(|| Failure::new(ErrorCode::Conflict, "the run cannot be undone as a whole"));
+            let hint = "Something changed since. Look at it with --dry-run; undo what can be undone with --partial.";
             return Err(failure.suggest(hint).into());
         }
         let run_id = self.engine().new_run_id();
         let watching = call.events.clone().map(|sink| self.watch(run_id, sink));
         let request = PlanRequest {
-            consent: params.consent.into_consent(caller),
+            consent: params.consent.into_consent(&call.caller),
             parent_run_id: Some(params.run_id),
             run_id: Some(run_id),
             ..PlanRequest::default()
         };
         let run = self.engine().start_plan(caller.clone(), &plan, request, HashMap::new()).await?;
         Ok(UndoAnswer::Report(Box::new(drive(run, watching).await?)))
+    }
+}
+
+/// Leaves the named steps in an undo plan. They are undone in the same order.
+fn keep_only(plan: &mut ActionPlan, only: &[StepId]) -> Result<(), Failure> {
+    if let Some(unknown) = only.iter().find(|id| !plan.steps.iter().any(|step| step.id == **id)) {
+        return Err(Failure::new(ErrorCode::ValidationError, format!("the undo has no step {unknown}"))
+            .suggest("Look at its steps with dryRun."));
+    }
+    plan.steps.retain(|step| only.contains(&step.id));
+    if plan.steps.is_empty() {
+        return Err(Failure::new(ErrorCode::ValidationError, "only names no step of the undo"));
+    }
+    let mut before: Option<StepId> = None;
+    for step in &mut plan.steps {
+        step.depends_on = before.replace(step.id.clone()).into_iter().collect();
+    }
+    Ok(())
+}
+
+impl Service {
+    /// The caller as which an undo runs. The engine made the plan from the record, so its paths are those that the recorded
+    /// calls changed, and nobody named them. The owner's browser, which may not name a path of the host, may therefore take
+    /// back changes of a coding agent; anybody else runs the plan with their own rights.
+    fn undoing(&self, caller: &Arc<Caller>, plan: &ActionPlan) -> Arc<Caller> {
+        let is_owners_browser =
+            caller.door == Door::Console && caller.is_person && holds(&caller.scopes, Scope::Admin.as_str());
+        let tools = self.engine().tools();
+        let names_paths = |tool: &str| tools.snapshot.get(tool).is_some_and(|entry| !entry.host_arguments().is_empty());
+        match is_owners_browser && plan.steps.iter().any(|step| names_paths(&step.tool)) {
+            true => Arc::new(Caller { door: Door::Internal, ..Caller::clone(caller) }),
+            false => caller.clone(),
+        }
     }
 }
 
@@ -303,7 +344,7 @@ fn unwritten(error: serde_json::Error) -> Failure {
     Failure::new(ErrorCode::InternalError, error.to_string())
 }
 
-/// Drives a run in a task of its own: a caller that goes away does not take the run with it.
+/// Drives a run in a separate task, so that it continues if its caller disconnects.
 async fn drive(run: StartedRun, watching: Option<Watching>) -> Result<RunReport, Failure> {
     let run_id = run.run_id();
     let report = tokio::spawn(run.drive()).await.map_err(|_| {
@@ -314,7 +355,7 @@ async fn drive(run: StartedRun, watching: Option<Watching>) -> Result<RunReport,
 }
 
 impl Service {
-    /// Forwards a run's events until it is ended; what is still waiting then is forwarded first.
+    /// Forwards a run's events until [`Watching::end`], which first forwards the waiting events.
     pub(crate) fn watch(&self, run_id: RunId, sink: EventSink) -> Watching {
         let mut events =
             self.engine().bus().subscribe(Subscription { run_id: Some(run_id), ..Subscription::default() });
@@ -340,7 +381,7 @@ impl Service {
         Watching { stop: stop.drop_guard(), task }
     }
 
-    /// Answers what Toolyard knows itself; the rest must have come with the request.
+    /// Adds the context that Toolyard knows itself; the rest must be in the request.
     async fn context(&self, caller: &Arc<Caller>, plan: &ActionPlan, mut given: Object) -> Object {
         for request in &plan.context_requests {
             if request.kind == ContextKind::VaultFileList && !given.contains_key(request.kind.as_str()) {
@@ -365,7 +406,7 @@ pub(crate) struct Watching {
     task: tokio::task::JoinHandle<()>,
 }
 
-/// Ends forwarding and waits until the last event has gone out: an answer comes after its events.
+/// Ends forwarding and waits until the last event has been sent, so that the answer follows its events.
 pub(crate) async fn end(watching: Option<Watching>) {
     if let Some(Watching { stop, task }) = watching {
         drop(stop);

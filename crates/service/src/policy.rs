@@ -1,4 +1,4 @@
-//! Explains the policy: what it decides about a call, for whom, and which line of the configuration decided.
+//! Explains the policy: its decision about a call, for an agent and a door, and the configuration key that decided.
 
 use crate::{Call, Handle, MethodError, Service, Terms, methods};
 use schemars::JsonSchema;
@@ -15,7 +15,7 @@ methods! {
     PolicyExplain = "policy.explain", Terms::read().everywhere(), ExplainParams => Explained;
 }
 
-/// Which call, and whose.
+/// The call and its caller.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ExplainParams {
@@ -24,10 +24,10 @@ pub struct ExplainParams {
     /// Its arguments. Without them, rules about paths are left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub args: Option<crate::Object>,
-    /// The agent; `main` where nothing is said.
+    /// The agent; `main` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The door by which the call comes: `gateway` where nothing is said.
+    /// The door of the call; `gateway` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub door: Option<String>,
     /// The session.

@@ -1,4 +1,4 @@
-//! The proof of the record by method: verified, proven to others, its signed head, and the keys that sign it.
+//! The methods about the proof of the record: verification, receipts, the signed head, and the signing keys.
 
 use crate::{
     Call, Handle, MethodError, NoParams, RpcError, Service, Terms, methods,
@@ -13,15 +13,15 @@ use toolyard_engine::{
     authority::Power,
     chain::Verifier,
     ledger::{
-        self, FirstBad, KeySpan, LedgerReport, Receipt, ReceiptReport, SignedHead, VerifyOptions, VerifyReport,
-        WrittenTiles,
+        self, FirstBad, KeyChange, KeySpan, LedgerReport, Receipt, ReceiptReport, SignedHead, VerifyOptions,
+        VerifyReport, WrittenTiles,
     },
     secrets::{ProvenSecret, find_secret},
     store::{RunFilter, StoreError},
 };
 use toolyard_protocol::{CallId, ErrorCode, Failure, RunId};
 
-/// A call's run is looked for among this many runs that began before the call.
+/// How many runs that began before a call are searched for the run of that call.
 const SEARCHED_RUNS: usize = 10_000;
 /// Runs looked at a time.
 const RUNS_PER_PAGE: usize = 200;
@@ -35,11 +35,13 @@ methods! {
     RunsTiles = "runs.tiles", Terms::administer().uses(&[Power::HostPaths]), TilesParams => WrittenTiles;
     /// Lists the keys that signed the record.
     KeysList = "keys.list", Terms::read().everywhere(), NoParams => KeyList;
+    /// Shows the keys that signed the record, with the proof of each change, so that a pinned key leads to the others.
+    KeysChain = "keys.chain", Terms::read().everywhere(), NoParams => KeyChain;
     /// Replaces the key that signs the record; the old key signs the new one.
     KeysRotate = "keys.rotate", Terms::administer(), NoParams => KeyList;
 }
 
-/// What a receipt is about.
+/// The subject of a receipt.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProveParams {
@@ -47,7 +49,7 @@ pub struct ProveParams {
     pub id: RunId,
 }
 
-/// Where the tree's files are written.
+/// The target of the tree's files.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TilesParams {
@@ -63,25 +65,35 @@ pub struct KeyList {
     pub keys: Vec<KeySpan>,
 }
 
+/// The keys that signed the record, with the proof of each change.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KeyChain {
+    /// The keys, the present one last.
+    pub keys: Vec<KeySpan>,
+    /// The changes between them, the oldest first.
+    pub changes: Vec<KeyChange>,
+}
+
 /// What verification found.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Verified {
-    /// Of a receipt.
+    /// The result for a receipt.
     Receipt(Box<ReceiptReport>),
-    /// Of one run.
+    /// The result for one run.
     Run(Box<VerifyReport>),
-    /// Of everything.
+    /// The result for everything.
     Ledger(Box<LedgerReport>),
 }
 
-/// What a process keeps beside the store, for the proof of its record.
+/// The files that a process keeps beside the store for the proof of its record.
 pub trait ProofKeeper: Send + Sync + 'static {
     /// The name and the content of the file of heads; no content where there is no file.
     fn kept_heads(&self) -> (String, Option<String>);
-    /// Makes a new signing key and keeps it apart from the one in use.
+    /// Creates a new signing key and stores it separately from the current one.
     fn make_key(&self) -> Result<[u8; 32], Failure>;
-    /// Makes the new key the one in use.
+    /// Makes the new key the current one.
     fn use_key(&self) -> Result<(), StoreError>;
 }
 
@@ -94,11 +106,17 @@ impl Service {
     }
 }
 
-/// The heads to compare with: those beside the store, and those that the caller kept.
-fn options(keeper: Option<&Arc<dyn ProofKeeper>>, given: Option<&str>) -> Result<VerifyOptions, Failure> {
+/// The heads to compare with: those beside the store, and those that the caller sent.
+fn options(
+    keeper: Option<&Arc<dyn ProofKeeper>>,
+    given: Option<&str>,
+    is_shared: bool,
+) -> Result<VerifyOptions, Failure> {
     let mut options = VerifyOptions::default();
     if let Some((name, content)) = keeper.map(|keeper| keeper.kept_heads()) {
         match content.as_deref().map(|text| ledger::read_heads(&name, text)) {
+            // Each node of a cluster has a file of its own, which begins when the node joins.
+            None if is_shared => {}
             None => {
                 let problem = "the file of heads is missing: it was removed".to_owned();
                 options.found = Some(FirstBad::heads_file(&name, problem));
@@ -109,7 +127,7 @@ fn options(keeper: Option<&Arc<dyn ProofKeeper>>, given: Option<&str>) -> Result
             Some(Err(problem)) => options.found = Some(FirstBad::heads_file(&name, problem)),
         }
         options.kept = options.heads.len();
-        options.name = Some(name);
+        options.name = (!is_shared).then_some(name);
     }
     if let Some(given) = given {
         let unreadable = |problem| {
@@ -143,7 +161,7 @@ impl Handle<RunsVerify> for Service {
                 return Ok(Verified::Receipt(Box::new(ledger::verify_receipt(&receipt, &keys))));
             }
             let everything = || -> Result<_, MethodError> {
-                let options = options(keeper.as_ref(), params.head.as_deref())?;
+                let options = options(keeper.as_ref(), params.head.as_deref(), store.is_shared())?;
                 Ok(ledger::verify_ledger(&*store, &verifier, &options)?)
             };
             let Some(run_id) = params.run_id else { return Ok(Verified::Ledger(Box::new(everything()?))) };
@@ -242,6 +260,17 @@ impl Handle<KeysList> for Service {
     async fn handle(&self, _: &Call<'_>, _: NoParams) -> Result<KeyList, MethodError> {
         let (store, verifier) = (self.engine().store().clone(), self.verifier());
         blocking(move || Ok::<_, MethodError>(KeyList { keys: ledger::keys(&*store, &verifier)? })).await
+    }
+}
+
+impl Handle<KeysChain> for Service {
+    async fn handle(&self, _: &Call<'_>, _: NoParams) -> Result<KeyChain, MethodError> {
+        let (store, verifier) = (self.engine().store().clone(), self.verifier());
+        blocking(move || {
+            let keys = ledger::keys(&*store, &verifier)?;
+            Ok::<_, MethodError>(KeyChain { keys, changes: ledger::key_changes(&*store, &verifier)? })
+        })
+        .await
     }
 }
 

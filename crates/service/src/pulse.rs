@@ -1,4 +1,4 @@
-//! How late this process is with its own work: the async runtime's delay and the CPU it takes, over the last seconds.
+//! Measures the load of this process: the async runtime's delay and the CPU usage of the last seconds.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,21 +7,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time between two looks.
+/// The interval between two measurements.
 pub(crate) const BEAT: Duration = Duration::from_millis(500);
-/// Looks that are remembered: the last half minute.
+/// How many measurements are kept: those of the last half minute.
 const REMEMBERED: usize = 60;
-/// A delay beyond this is worth saying.
+/// A delay above this is reported as degraded, in milliseconds.
 const DEGRADED_MS: f64 = 250.0;
 
-/// Measures how late this process is with its own work.
+/// Measures the delay of the async runtime and the CPU usage.
 #[derive(Default)]
 pub struct Pulse {
-    beats: Mutex<Beats>,
+    beats: Mutex<Samples>,
 }
 
 #[derive(Default)]
-struct Beats {
+struct Samples {
     delays_ms: Vec<f64>,
     next: usize,
     degraded_since: Option<Instant>,
@@ -30,7 +30,7 @@ struct Beats {
 }
 
 impl Pulse {
-    /// Notes how long a sleep of one [`BEAT`] really took.
+    /// Records how long a sleep of one [`BEAT`] really took.
     pub(crate) fn beat(&self, took: Duration) {
         let delay = took.saturating_sub(BEAT).as_secs_f64() * 1000.0;
         let cpu_now = cpu_seconds();
@@ -59,7 +59,7 @@ impl Pulse {
         }
     }
 
-    /// In the shape clients know as `eventLoop`.
+    /// The measurements in the format that clients know as `eventLoop`.
     pub fn report(&self) -> EventLoop {
         let beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sorted = beats.delays_ms.clone();

@@ -1,4 +1,4 @@
-//! [`Methods`]: the one list of methods, with what answers each. A door answers no method that is not in it.
+//! [`Methods`]: the list of methods with their handlers. A door answers no method that is not in the list.
 
 use crate::{
     Call, Handle, Hub, Lane, Method, MethodError, Object, Role, RpcError, Service, Terms, hub::Connection, list,
@@ -18,7 +18,7 @@ use toolyard_engine::{
 };
 use toolyard_protocol::{ErrorCode, Failure};
 
-/// Characters of a name that a caller made up which are repeated to it.
+/// How many characters of a caller's method name are repeated in an error.
 const MAX_SHOWN: usize = 80;
 
 /// A method as the list has it.
@@ -89,8 +89,8 @@ pub struct MethodSchemas {
     answer: Schema,
 }
 
-/// The definitions that the schemas of several methods refer to. What is read and what is written are apart: a type can
-/// have a field that may be left out of parameters and is in every answer.
+/// The definitions that the schemas of several methods refer to. Definitions for reading and for writing are separate:
+/// a field can be optional in parameters and present in every answer.
 #[derive(Debug)]
 pub struct SharedSchemas {
     params: SchemaGenerator,
@@ -123,7 +123,7 @@ pub struct Definitions {
     answers: Object,
 }
 
-/// The one list of methods.
+/// The list of all methods.
 #[derive(Clone, Debug, Default)]
 pub struct Methods {
     entries: Vec<Entry>,
@@ -145,7 +145,7 @@ impl Methods {
         self
     }
 
-    /// Declares a method that works on what network clients share.
+    /// Declares a method that works on the [`Hub`].
     pub(crate) fn by_hub<M: Method>(mut self) -> Self
     where
         Hub: Handle<M>,
@@ -154,7 +154,7 @@ impl Methods {
         self
     }
 
-    /// Declares a method that another part answers. Without a handler it is in the list and cannot be called.
+    /// Declares a method that another part of the program handles. Without a handler it is listed and cannot be called.
     pub fn add<M: Method, H: Handle<M> + Clone>(&mut self, handler: Option<&H>) {
         let handler = handler.map(|handler| Arc::new(ByOther::<M, H>::new(handler.clone())) as Arc<dyn Answers>);
         self.put(Entry { handler, ..Entry::declare::<M>() });
@@ -224,7 +224,7 @@ impl Service {
         events: Option<crate::EventSink>,
     ) -> Result<Box<RawValue>, Failure> {
         let methods = self.methods();
-        // What is not declared in the list cannot be called, whoever implements it.
+        // Only declared methods can be called.
         let Some(entry) = methods.find(method).filter(|entry| entry.terms.is_local()) else {
             return Err(no_method(method));
         };
@@ -236,8 +236,8 @@ impl Service {
 }
 
 impl Hub {
-    /// Answers a client's request, if the method is one of the network's and the client may call it. A door may refuse
-    /// earlier, to save work; it cannot admit what is refused here.
+    /// Answers a client's request if the door carries the method and the client may call it. A door may refuse a
+    /// request earlier, to save work; it cannot admit a request that is refused here.
     pub async fn answer(
         &self,
         entry: &Entry,
@@ -249,6 +249,9 @@ impl Hub {
         }
         client.connection.may(&entry.terms.demand)?;
         let mut params = params.unwrap_or_default();
+        if let Some(answer) = self.answered_elsewhere(entry, &client, &params).await {
+            return answer;
+        }
         let caller = match entry.terms.takes_session {
             true => self.session_caller(client.connection, &mut params)?,
             false => client.connection.standing().clone(),
@@ -259,7 +262,7 @@ impl Hub {
         answer(entry, &call, params).await
     }
 
-    /// Takes `sessionKey` and `agentId` from beside a method's own parameters: they say for whom it is called.
+    /// Removes `sessionKey` and `agentId` from the parameters; they name the session and agent of the call.
     fn session_caller(&self, connection: &Connection, params: &mut Value) -> Result<Arc<Caller>, RpcError> {
         let mut take = |name: &str| match params.as_object_mut().and_then(|map| map.shift_remove(name)) {
             None => Ok(None),
@@ -280,7 +283,7 @@ async fn answer(entry: &Entry, call: &Call<'_>, params: Value) -> Result<Box<Raw
     }
 }
 
-/// A handler whose method's types are known to it alone.
+/// A handler with the types of its method erased.
 trait Answers: Send + Sync {
     fn answer<'a>(&'a self, call: &'a Call<'a>, params: Value) -> BoxFuture<'a, Result<Box<RawValue>, MethodError>>;
 }
@@ -298,7 +301,7 @@ impl<M> Default for Reader<M> {
 }
 
 impl<M: Method> Reader<M> {
-    /// Reads the parameters, answers, and writes the answer: the one way of every method.
+    /// Reads the parameters, calls the handler, and serialises the answer; every method is called this way.
     async fn answer<H: Handle<M>>(
         &self,
         handler: &H,

@@ -1,4 +1,4 @@
-//! What happened since a time, for somebody who was away: runs, changed files, failures, expired questions.
+//! Summarises what happened since a time: runs, changed files, failures, expired questions.
 
 use crate::{
     Call, Handle, MethodError, Service, Terms, methods,
@@ -38,7 +38,7 @@ methods! {
 pub struct DigestParams {
     /// The beginning.
     pub since: Timestamp,
-    /// The end; now, where nothing is said.
+    /// The end; now by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
@@ -63,7 +63,7 @@ pub struct Digest {
     pub failures: Vec<DigestFailure>,
     /// Questions that nobody answered in time.
     pub expired: Vec<DigestQuestion>,
-    /// Whether there was more than is told.
+    /// Whether some results were left out.
     pub truncated: bool,
 }
 
@@ -91,7 +91,7 @@ pub struct DigestFailure {
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
-    /// Why.
+    /// The reason, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
 }
@@ -102,7 +102,7 @@ pub struct DigestFailure {
 pub struct DigestQuestion {
     /// The question.
     pub id: String,
-    /// A few words.
+    /// A short title.
     pub title: String,
     /// The tool that should have been called.
     pub tool: String,

@@ -1,5 +1,5 @@
-//! What is known of a run beside its row: who began it, which tools it called, how many calls failed, how many files it
-//! changed. Read from the record, and kept in memory so that each record of a run is read once.
+//! Facts about a run in addition to its row: who began it, which tools it called, how many calls failed, how many files
+//! it changed. They are read from the record and cached in memory, so that each record of a run is read once.
 
 use crate::{
     MethodError, Service,
@@ -18,7 +18,7 @@ use toolyard_engine::{
 };
 use toolyard_protocol::{Effects, ResultStatus, RunId};
 
-/// Runs whose facts are kept; beyond it, some are forgotten and read again when they are asked for.
+/// Runs whose facts are kept; beyond that, some are dropped and read again when needed.
 const MAX_KEPT: usize = 20_000;
 /// Tools named in a row.
 const SHOWN_TOOLS: usize = 5;
@@ -106,13 +106,13 @@ fn changes_of(effects: &Effects) -> u64 {
 }
 
 impl RunFactsCache {
-    /// The facts of a run as far as its record goes. May block.
+    /// The facts of a run up to the end of its record. May block.
     fn read(&self, store: &dyn Store, run_id: RunId) -> Result<RunFacts, StoreError> {
         let mut facts = lock(&self.0).get(&run_id).cloned().unwrap_or_default();
         let before = facts.seq;
         store.frames(run_id, facts.seq + 1, &mut |frame| {
             facts.seq = frame.seq;
-            // A record that cannot be read is for `runs.verify` to report.
+            // `runs.verify` reports records that cannot be read.
             if let Ok(record) = Record::decode(frame.kind, &frame.payload) {
                 facts.take(&record);
             }
@@ -147,7 +147,7 @@ impl Service {
         RunSummary { counts: Some(counts), ..RunSummary::from(row) }
     }
 
-    /// One page of the runs that fit. May block.
+    /// One page of the matching runs. May block.
     pub(crate) fn list_runs(&self, params: &RunsListParams, limit: usize) -> Result<RunList, MethodError> {
         let store = self.engine().store();
         store.settle()?;

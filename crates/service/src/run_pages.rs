@@ -1,4 +1,4 @@
-//! A run page by page: its calls, one call in full, and the bytes of the record with which anybody can verify it.
+//! A run page by page: its calls, one call in full, and the bytes of its record, with which others can verify it.
 
 use crate::{Call, Handle, MethodError, Service, Terms, methods, service::blocking};
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
@@ -17,14 +17,14 @@ use toolyard_protocol::{
     CallId, Effects, ErrorCode, Failure, ResultStatus, RunId, StepId, ToolCall, ToolName, ToolResult, canonical,
 };
 
-/// Calls in a page, where nothing else is said, and the most.
+/// The number of calls in a page, by default and at most.
 const DEFAULT_CALLS: usize = 200;
 const MAX_CALLS: usize = 2000;
 /// Records that are read beyond the last call of a page, to find the results of its calls.
 const MAX_BEYOND: u64 = 20_000;
 /// Arguments of more bytes than this are left out of a row; `runs.call` has them.
 const MAX_ROW_ARGS: usize = 2000;
-/// Records in a page of the record, where nothing else is said, and the most.
+/// The number of records in a page of the record, by default and at most.
 const DEFAULT_RECORDS: usize = 500;
 const MAX_RECORDS: usize = 5000;
 /// Bytes of payloads in a page of the record.
@@ -142,7 +142,7 @@ pub enum ChangeKind {
     Created,
     /// Its content changed.
     Modified,
-    /// It is gone from its place.
+    /// It was deleted.
     Deleted,
     /// It moved.
     Renamed,
@@ -232,7 +232,7 @@ fn known_run(store: &dyn Store, run_id: RunId) -> Result<RunRow, MethodError> {
     Ok(store.run(run_id)?.ok_or_else(|| no_run(run_id))?)
 }
 
-/// Calls from a record on, with their results as far as they are near. The answer's second part is where to go on.
+/// Calls from a record on, with their results as far as they are near. The second value is where the next page begins.
 fn calls_after(store: &dyn Store, params: &CallsParams) -> Result<(Vec<CallRow>, Option<u64>), StoreError> {
     let limit = params.limit.unwrap_or(DEFAULT_CALLS).clamp(1, MAX_CALLS);
     let is_wanted = |tool: &ToolName| params.tool.as_deref().is_none_or(|wanted| wanted == tool.as_str());
@@ -375,7 +375,7 @@ impl Handle<RunsCall> for Service {
 pub struct RecordParams {
     /// The run.
     pub run_id: RunId,
-    /// The first record; 1 where nothing is said.
+    /// The first record; 1 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<u64>,
     /// How many.

@@ -1,4 +1,4 @@
-//! Runs by method: listed, shown, exported, verified, taken up again, stopped.
+//! The methods about runs: list, show, export, verify, resume, cancel.
 
 use crate::{
     Call, Handle, Lane, MethodError, Service, Terms, methods, plans::end, proof::Verified, registry,
@@ -19,9 +19,9 @@ use toolyard_protocol::{
     Confirmation, ErrorCode, ExecutionEvent, Failure, RunId, RunManifest, RunStatus, ToolCall, ToolResult,
 };
 
-/// Runs in a list, where nothing else is said.
+/// The number of runs in a list, by default.
 const DEFAULT_LIMIT: usize = 50;
-/// The most runs in a list.
+/// The largest number of runs in a list.
 const MAX_LIMIT: usize = 10_000;
 
 methods! {
@@ -201,7 +201,7 @@ pub struct VerifyParams {
     /// The run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// A signed head that was kept somewhere else: everything is verified and compared with it.
+    /// A signed head that was kept elsewhere: everything is verified and compared with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<String>,
     /// A receipt: it alone is verified.
@@ -212,7 +212,7 @@ pub struct VerifyParams {
     pub secret: Option<String>,
 }
 
-/// How a run is taken up.
+/// The parameters for resuming a run.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResumeParams {
@@ -226,7 +226,7 @@ pub struct ResumeParams {
     pub approve: bool,
 }
 
-/// A run that is being stopped.
+/// A run that is being cancelled.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CancelledRun {
@@ -247,17 +247,19 @@ impl Service {
         .await
     }
 
-    fn cancel_run(&self, run_id: RunId) -> Result<CancelledRun, MethodError> {
-        if self.engine().cancel_run(run_id) {
+    async fn cancel_run(&self, call: &Call<'_>, run_id: RunId) -> Result<CancelledRun, MethodError> {
+        if self.cancel_anywhere(&call.caller, run_id).await? {
             return Ok(CancelledRun { run_id, cancelled: true });
         }
-        let failure = match self.engine().store().run(run_id)? {
+        let store = self.engine().store().clone();
+        let row = blocking(move || Ok::<_, MethodError>(store.run(run_id)?)).await?;
+        let failure = match row {
             None => Failure::new(ErrorCode::NotFound, format!("there is no run {run_id}")),
             Some(row) if row.status.is_final() => {
                 Failure::new(ErrorCode::PreconditionFailed, format!("the run has ended: {}", row.status.as_str()))
             }
             Some(_) => Failure::new(ErrorCode::PreconditionFailed, "the run is not under way in this process")
-                .suggest("If its process is gone, end it with `toolyard runs resume RUN --abort`."),
+                .suggest("If its process has ended, end the run with `toolyard runs resume RUN --abort`."),
         };
         Err(failure.into())
     }
@@ -295,7 +297,7 @@ impl Handle<RunsTranscript> for Service {
 
 impl Handle<RunsResume> for Service {
     async fn handle(&self, call: &Call<'_>, params: ResumeParams) -> Result<RunReport, MethodError> {
-        // Decided before anything happens: a request for both must not settle the call and then be refused.
+        // Checked before anything is changed: a request for both must not settle the call and then be refused.
         let approver = match params.approve || params.settle.is_some() {
             true => {
                 registry::decide_power(call, Power::Approve)?;
@@ -317,13 +319,13 @@ impl Handle<RunsResume> for Service {
 }
 
 impl Handle<RunsCancel> for Service {
-    async fn handle(&self, _: &Call<'_>, params: RunParams) -> Result<CancelledRun, MethodError> {
-        self.cancel_run(params.run_id)
+    async fn handle(&self, call: &Call<'_>, params: RunParams) -> Result<CancelledRun, MethodError> {
+        self.cancel_run(call, params.run_id).await
     }
 }
 
 impl Handle<PlansCancel> for Service {
-    async fn handle(&self, _: &Call<'_>, params: RunParams) -> Result<CancelledRun, MethodError> {
-        self.cancel_run(params.run_id)
+    async fn handle(&self, call: &Call<'_>, params: RunParams) -> Result<CancelledRun, MethodError> {
+        self.cancel_run(call, params.run_id).await
     }
 }

@@ -1,7 +1,8 @@
-//! [`Service`]: what methods work on in every process, with or without network doors.
+//! [`Service`]: the state that methods work on in every process, with or without network doors.
 
 use crate::{
-    Methods, RpcError, console::Console, devices::Devices, list, proof::ProofKeeper, run_facts::RunFactsCache,
+    Methods, RpcError, cluster::Cluster, console::Console, devices::Devices, list, proof::ProofKeeper,
+    run_facts::RunFactsCache,
 };
 use arc_swap::ArcSwap;
 use schemars::JsonSchema;
@@ -14,14 +15,14 @@ use tokio_util::sync::CancellationToken;
 use toolyard_engine::{
     CallAnswer, CallRequest, Caller, Engine, ModelView,
     chain::Verifier,
-    plan::{Recovered, Swept},
+    plan::{Recovered, SweepHistory},
 };
 use toolyard_protocol::Failure;
 
 /// How often a running process looks for runs that another one left behind.
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
 
-/// What methods work on. Cheap to clone.
+/// The state that methods work on. Cheap to clone.
 #[derive(Clone)]
 pub struct Service {
     inner: Arc<Inner>,
@@ -30,6 +31,7 @@ pub struct Service {
 struct Inner {
     engine: Engine,
     devices: Arc<Devices>,
+    cluster: Option<Arc<Cluster>>,
     console: Console,
     run_facts: RunFactsCache,
     started: Instant,
@@ -52,6 +54,9 @@ pub struct ProcessInfo {
     pub home: String,
     /// The vault it serves.
     pub vault: String,
+    /// What starts this program in a shell: its name if `PATH` finds it, otherwise its path.
+    #[serde(default)]
+    pub command: String,
 }
 
 /// A plugin's state, as `health` reports it.
@@ -93,8 +98,10 @@ impl Service {
     pub fn new(engine: Engine, info: ProcessInfo) -> Self {
         let devices = Arc::new(Devices::new(engine.store().clone(), engine.clock().clone()));
         let console = Console::new(engine.store().clone(), engine.clock().clone(), devices.clone(), &info.home);
+        let cluster = Cluster::of(engine.store()).map(Arc::new);
         Self {
             inner: Arc::new(Inner {
+                cluster,
                 engine,
                 devices,
                 console,
@@ -123,19 +130,19 @@ impl Service {
         self.inner.methods.load_full()
     }
 
-    /// Sets who reports on plugins; the first to be set stays.
+    /// Sets the function that reports on plugins; later calls have no effect.
     pub fn report_plugins(&self, report: impl Fn() -> Vec<PluginReport> + Send + Sync + 'static) {
         if self.inner.plugins.set(Box::new(report)).is_err() {
             tracing::error!("plugins are reported on already");
         }
     }
 
-    /// Plugins and how they are, where there are any.
+    /// The state of the plugins.
     pub(crate) fn plugins(&self) -> Vec<PluginReport> {
         self.inner.plugins.get().map_or_else(Vec::new, |report| report())
     }
 
-    /// Why a tool that a plugin has is not available, where that is so: its manifest does not list it, for example.
+    /// Why a plugin's tool is not available, if it is left out: its manifest does not list it, for example.
     pub(crate) fn why_left_out(&self, tool: &str) -> Option<String> {
         self.plugins().iter().find_map(|plugin| {
             let left_out = plugin.left_out.iter().find(|left_out| left_out.tool == tool)?;
@@ -148,14 +155,15 @@ impl Service {
         &self.inner.engine
     }
 
-    /// Sets who decides what models are shown; the first to be set stays. Without one, models are shown everything.
+    /// Sets the view that selects the tools that models are shown; later calls have no effect. Without a view, models
+    /// are shown all tools.
     pub fn show_models(&self, view: Arc<dyn ModelView>) {
         if self.inner.models.set(view).is_err() {
             tracing::error!("what models are shown is decided already");
         }
     }
 
-    /// Who decides what models are shown.
+    /// The view that selects the tools that models are shown.
     pub fn models(&self) -> Option<&Arc<dyn ModelView>> {
         self.inner.models.get()
     }
@@ -165,17 +173,22 @@ impl Service {
         &self.inner.devices
     }
 
+    /// The other nodes, where several use the store.
+    pub fn cluster(&self) -> Option<&Arc<Cluster>> {
+        self.inner.cluster.as_ref()
+    }
+
     /// Pairing codes, paired browsers and tickets.
     pub fn console(&self) -> &Console {
         &self.inner.console
     }
 
-    /// What is known of runs beside their rows.
+    /// The cached facts about runs.
     pub(crate) fn run_facts(&self) -> &RunFactsCache {
         &self.inner.run_facts
     }
 
-    /// Calls a tool: the one way every door takes.
+    /// Calls a tool; every door uses this function.
     pub async fn invoke(&self, caller: Arc<Caller>, request: CallRequest) -> CallAnswer {
         self.engine().call(caller, request).await
     }
@@ -185,14 +198,14 @@ impl Service {
         self.inner.started.elapsed().as_millis() as u64
     }
 
-    /// Takes up what a process that is gone left behind.
+    /// Recovers the runs that a dead process left behind.
     pub async fn recover(&self) -> Result<Recovered, Failure> {
         self.inner.engine.recover().await
     }
 
-    /// Takes up the runs of other processes as they die, until told to stop.
+    /// Recovers the runs of other processes when they die, until stopped.
     pub async fn keep_recovering(&self, stop: CancellationToken) {
-        let mut swept = Swept::default();
+        let mut swept = SweepHistory::default();
         let mut tick = tokio::time::interval(SWEEP_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -204,7 +217,7 @@ impl Service {
                 Ok(recovered) if recovered.is_empty() => {}
                 Ok(Recovered { resumed, settled_calls, paused, failed }) => {
                     let (resumed, settled, paused) = (resumed.len(), settled_calls.len(), paused.len());
-                    tracing::info!(resumed, settled, paused, "took up runs of a process that is gone");
+                    tracing::info!(resumed, settled, paused, "recovered runs of a dead process");
                     for (run_id, failure) in failed {
                         tracing::error!(%run_id, error = %failure.message, "a run could not be taken up");
                     }
@@ -223,13 +236,13 @@ impl Service {
         self.engine().signer().verifier()
     }
 
-    /// What is kept beside the store.
+    /// The keeper of the files beside the store.
     pub(crate) fn proof_keeper_slot(&self) -> &OnceLock<Arc<dyn ProofKeeper>> {
         &self.inner.proof
     }
 }
 
-/// Runs what may block on the store.
+/// Runs work that may block on the store.
 pub(crate) async fn blocking<T: Send + 'static, E: From<RpcError> + Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, E> {

@@ -1,4 +1,4 @@
-//! Sessions: names under which calls are routed and recorded. Durable facts in the store, nothing more.
+//! Sessions: names under which calls are routed and recorded. A session is a durable fact in the store.
 
 mod key;
 
@@ -37,7 +37,7 @@ methods! {
 const SPACE: &str = "sessions";
 /// The agent that is meant when none is named.
 pub(crate) const DEFAULT_AGENT: &str = "main";
-/// The name of the session that is there from the start.
+/// The name of the session that always exists.
 const MAIN: &str = "main";
 /// Runs that are counted for `status`.
 const MAX_OPEN_RUNS: usize = 10_000;
@@ -45,11 +45,11 @@ const MAX_OPEN_RUNS: usize = 10_000;
 const RUNS_LOOKED_AT: usize = 100;
 /// Sessions kept at once.
 const MAX_SESSIONS: usize = 10_000;
-/// Characters of a name that a caller made up which are repeated to it.
+/// How many characters of a caller's name are repeated in an error.
 const MAX_SHOWN: usize = 80;
 /// Characters of a label, a name or a category.
 const MAX_LABEL: usize = 512;
-/// Sessions in one page, where nothing else is said.
+/// The number of sessions in one page, by default.
 const DEFAULT_LIMIT: u64 = 100;
 /// The most sessions in one page.
 const MAX_LIMIT: u64 = 1000;
@@ -140,7 +140,7 @@ impl Hub {
     }
 }
 
-/// The error for a key nobody made.
+/// The error for an unknown key.
 pub(crate) fn unknown(given: &str) -> RpcError {
     let shown: String = given.chars().take(200).collect();
     RpcError::invalid(format!("unknown session key \"{shown}\""))
@@ -180,7 +180,7 @@ pub struct RecentSession {
     age: i64,
 }
 
-/// How many there are, and the newest.
+/// The number of sessions, and the newest of them.
 pub(crate) async fn summary(hub: &Hub, most: usize) -> Result<(usize, Vec<RecentSession>), MethodError> {
     let store = hub.service().engine().store().clone();
     let sessions = promptly(move || Ok(all(&store)?)).await?;
@@ -193,7 +193,7 @@ pub(crate) async fn newest_first(hub: &Hub) -> Result<Vec<Session>, MethodError>
     blocking(move || Ok::<_, MethodError>(all(&store)?)).await
 }
 
-/// How many of an agent, or of all, and the newest of them.
+/// The number of sessions of an agent, or of all, and the newest of them.
 pub(crate) fn recent(sessions: &[Session], agent: Option<&str>, most: usize) -> (usize, Vec<RecentSession>) {
     let now = Timestamp::now().as_millisecond();
     let own = || sessions.iter().filter(|s| agent.is_none_or(|agent| agent == s.agent_id));
@@ -238,7 +238,7 @@ fn last_interaction(store: &Arc<dyn Store>, key: &str) -> Result<Option<i64>, St
     Ok(store.runs(&filter)?.first().map(|row| row.started_at.as_millisecond()))
 }
 
-/// What a session is created with.
+/// The parameters of a new session.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateParams {
@@ -254,7 +254,7 @@ pub struct CreateParams {
     pub(crate) category: Option<Text>,
 }
 
-/// A session that is there now.
+/// A session that was created or found.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreatedSession {
@@ -484,7 +484,7 @@ impl Handle<SessionsGet> for Hub {
     }
 }
 
-/// What is changed about a session.
+/// The changes to a session.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PatchParams {
@@ -543,7 +543,7 @@ fn expect(session: &Session, id: Option<&str>, revision: Option<&str>) -> Result
         .detail("lifecycleRevision", session.lifecycle_revision.as_str()))
 }
 
-/// Which session is forgotten.
+/// The session to delete.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeleteParams {
@@ -555,7 +555,7 @@ pub struct DeleteParams {
     expected_lifecycle_revision: Option<Text>,
 }
 
-/// Whether a session was forgotten.
+/// Whether a session was deleted.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct DeletedSession {
     ok: bool,
@@ -565,7 +565,7 @@ pub struct DeletedSession {
 }
 
 impl Handle<SessionsDelete> for Hub {
-    /// The records of the session's runs stay: they are not the session's to take.
+    /// The records of the session's runs are kept: they do not belong to the session.
     async fn handle(&self, _: &Call<'_>, params: DeleteParams) -> Result<DeletedSession, MethodError> {
         let key = Key::read(&params.key, params.agent_id.as_deref())?;
         if params.delete_transcript {

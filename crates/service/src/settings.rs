@@ -1,4 +1,4 @@
-//! What an operator can set about the state that network clients share, and the limits of their queues.
+//! Settings of the state that network clients share, and the limits of their queues.
 
 use crate::ConfigAnswer;
 use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -6,17 +6,17 @@ use toolyard_bridge::mailbox::MailboxLimits;
 
 /// Bytes waiting to be sent on one connection; beyond it the client is too slow and is closed.
 pub const MAX_BUFFERED_BYTES: usize = 50 << 20;
-/// With more than this unread, events that can be missed are not sent.
+/// With more unread bytes than this, droppable events are not sent.
 pub(crate) const SLOW_BYTES: usize = 1 << 20;
-/// A peer that says nothing for this long after a ping is gone.
+/// A peer that sends nothing for this long after a ping is considered disconnected.
 pub(crate) const PONG_WITHIN: Duration = Duration::from_secs(25);
 
-/// What an operator can set about the state that network clients share.
+/// Settings of the state that network clients share.
 #[derive(Clone)]
 pub struct HubSettings {
-    /// How often `tick` comes.
+    /// The interval between two `tick` events.
     pub tick: Duration,
-    /// How often the health event comes.
+    /// The interval between two health events.
     pub health_every: Duration,
     /// Agents that policy knows, beside `main`.
     pub agents: Vec<String>,
@@ -24,7 +24,7 @@ pub struct HubSettings {
     pub profile: Option<String>,
     /// The configuration, secrets hidden, for `config.get`: made when asked for, since it grows with the servers in it.
     pub config: Arc<dyn Fn() -> ConfigAnswer + Send + Sync>,
-    /// Where state lies, for `health`.
+    /// The folder of the state, for `health`.
     pub state_path: String,
     /// Where the gateway listens, for presence.
     pub address: Option<IpAddr>,

@@ -1,4 +1,4 @@
-//! Events of runs: those on record page by page, and new ones for whoever subscribes.
+//! Events of runs: recorded ones page by page, and new ones for subscribers.
 
 use crate::{
     Call, Handle, Hub, Lane, MethodError, RpcError, Service, Terms,
@@ -16,7 +16,7 @@ use toolyard_protocol::{ExecutionEvent, RunId};
 
 /// Subscriptions of one connection.
 const MAX_WATCHES: usize = 64;
-/// Events in one page, where nothing else is said.
+/// The number of events in one page, by default.
 const DEFAULT_EVENTS: u64 = 1000;
 /// Log lines in one event, and their bytes.
 const LOG_LINES: usize = 200;
@@ -105,7 +105,7 @@ impl Handle<RunsSubscribe> for Hub {
         };
         let connection = call.connection()?;
         let (subscription_id, stop) = begin_watch(connection)?;
-        let mut events: Events = self.service().engine().bus().subscribe(subscription);
+        let mut events: Events = self.service().engine().watch_events(subscription).await;
         let (hub, connection) = (self.clone(), Arc::clone(connection));
         tokio::spawn(async move {
             loop {

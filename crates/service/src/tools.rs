@@ -1,5 +1,5 @@
-//! `tools.invoke` and `tools.cancel`, and the calls of every network door. Calls go down the engine's road like any other;
-//! here they are put into the words that clients know. What there is to call is shown by `tools/shown.rs`.
+//! `tools.invoke` and `tools.cancel`, and the calls of every network door. Calls pass the engine's pipeline; this
+//! module writes their results in the format that clients know. `tools/shown.rs` lists the tools.
 
 mod shown;
 
@@ -22,7 +22,7 @@ use toolyard_catalog::SourceKind;
 use toolyard_engine::{Asking, CallAnswer, CallRequest, Caller, redact::redactor};
 use toolyard_protocol::{CallId, ErrorCode, Failure, RunId};
 
-/// Characters of a name that a caller made up which are repeated to it.
+/// How many characters of a caller's tool name are repeated in an error.
 const MAX_SHOWN: usize = 200;
 
 methods! {
@@ -45,16 +45,16 @@ pub struct InvokeParams {
     session_key: Option<Text>,
     /// The agent on whose behalf.
     agent_id: Option<Text>,
-    /// Whether the call waits where a person must be asked.
+    /// Whether the call waits if a person must be asked.
     #[serde(default)]
     confirm: bool,
     /// A second call with the same key and arguments answers with the first one's result.
     #[schemars(length(max = 512))]
     idempotency_key: Option<Text>,
-    /// Where the call came from in a conversation; the one word that is known changes nothing.
+    /// The origin of the call in a conversation; accepted and ignored.
     #[serde(rename = "conversationReadOrigin")]
     _conversation_read_origin: Option<ReadOrigin>,
-    /// The time it gets.
+    /// The timeout in milliseconds.
     timeout_ms: Option<Count>,
     /// Whether effects are only predicted.
     #[serde(default)]
@@ -69,7 +69,7 @@ pub enum ReadOrigin {
     DirectOperator,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InvokeAnswer {
@@ -87,7 +87,7 @@ pub struct InvokeAnswer {
     deduplicated: Option<bool>,
 }
 
-/// Why a call did not do what was asked.
+/// Why a call failed or was refused.
 #[derive(Debug, Serialize, JsonSchema)]
 struct ToolError {
     code: String,
@@ -122,7 +122,7 @@ impl Handle<ToolsInvoke> for Hub {
         }
         let client = call.client()?;
         let connection = client.connection;
-        // A call that waited for its place has a token already, and may have been cancelled meanwhile.
+        // A call that waited in the queue has a token already, and may have been cancelled meanwhile.
         let cancel = connection.queued_call(client.id).unwrap_or_else(|| self.service().engine().call_token());
         connection.start_call(client.id, cancel.clone());
         let is_keyed = params.idempotency_key.is_some() && !params.dry_run;
@@ -154,7 +154,7 @@ impl Handle<ToolsInvoke> for Hub {
     }
 }
 
-/// Which call is stopped.
+/// The call to cancel.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CancelParams {
@@ -163,7 +163,7 @@ pub struct CancelParams {
     request_id: Option<Text>,
 }
 
-/// Whether there was something to stop.
+/// Whether a call was cancelled.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Cancelled {
     ok: bool,
@@ -172,10 +172,10 @@ pub struct Cancelled {
 
 impl Handle<ToolsCancel> for Hub {
     async fn handle(&self, call: &Call<'_>, params: CancelParams) -> Result<Cancelled, MethodError> {
-        let engine = self.service().engine();
+        let service = self.service();
         let cancelled = match (params.call_id, params.run_id, params.request_id) {
-            (Some(call_id), _, _) => engine.cancel_call(call_id),
-            (None, Some(run_id), _) => engine.cancel_run(run_id),
+            (Some(call_id), _, _) => service.cancel_call_anywhere(&call.caller, call_id).await?,
+            (None, Some(run_id), _) => service.cancel_anywhere(&call.caller, run_id).await?,
             (None, None, Some(request_id)) => call.connection()?.cancel_call(&request_id),
             (None, None, None) => {
                 let problem = "invalid tools.cancel params: must have callId, runId or requestId";
@@ -186,7 +186,7 @@ impl Handle<ToolsCancel> for Hub {
     }
 }
 
-/// A call as a network door wants it.
+/// A call from a network door.
 pub struct Invocation {
     /// The tool.
     pub name: String,
@@ -196,7 +196,7 @@ pub struct Invocation {
     pub caller: Arc<Caller>,
     /// What happens where a person must be asked.
     pub asking: Asking,
-    /// The time it gets.
+    /// The timeout in milliseconds.
     pub timeout_ms: Option<u64>,
     /// A second call with the same key and arguments answers with the first one's result.
     pub idempotency_key: Option<String>,
@@ -206,9 +206,9 @@ pub struct Invocation {
     pub cancel: Option<CancellationToken>,
 }
 
-/// How a call ended, in the doors' words.
+/// The result of a call, in the format of the network doors.
 pub struct Invoked {
-    /// What the tool gave, or why it gave nothing.
+    /// The tool's output, or the reason for its failure.
     pub outcome: Result<Output, Refused>,
     /// Where the tool comes from.
     pub source: &'static str,
@@ -216,13 +216,13 @@ pub struct Invoked {
     pub deduplicated: bool,
 }
 
-/// What a tool gave, as `{content, details, meta}`.
+/// A tool's output, as `{content, details, meta}`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Output {
     /// What a model reads.
     content: Content,
     details: Value,
-    /// What the tool gave beside the two.
+    /// Further fields of the tool's output.
     #[serde(flatten)]
     more: Object,
     meta: Meta,
@@ -242,7 +242,7 @@ struct TextPart {
     text: String,
 }
 
-/// Where the call is on record.
+/// The run and the call in the record.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Meta {
@@ -250,9 +250,9 @@ struct Meta {
     run_id: RunId,
 }
 
-/// Why a tool did not do what was asked.
+/// Why a call failed or was refused.
 pub struct Refused {
-    /// The word that clients branch on.
+    /// The code that clients branch on.
     pub code: String,
     /// What a person reads.
     pub message: String,
@@ -260,7 +260,7 @@ pub struct Refused {
     pub details: Object,
     /// Whether a person must be asked.
     pub requires_approval: bool,
-    /// Whether the caller may see the tool at all.
+    /// Whether the caller may see the tool.
     pub known: bool,
 }
 
@@ -269,7 +269,7 @@ impl Refused {
         Self { code: code.to_owned(), message, details: Object::new(), requires_approval: false, known }
     }
 
-    /// A failure of the engine in the doors' words.
+    /// A failure of the engine in the format of the network doors.
     fn new(name: &str, failure: Failure, known: bool) -> Self {
         // A tool the caller may not see looks like one that does not exist.
         if !known && matches!(failure.code, ErrorCode::NotFound | ErrorCode::PolicyDenied) {
@@ -294,8 +294,8 @@ impl Refused {
 }
 
 impl Hub {
-    /// Where a question of this caller would go: to somebody else, never to itself. A caller that can come back for the
-    /// answer, by its idempotency key, needs nobody who is connected now: its question stays open.
+    /// Where a question about this caller's call goes: to other clients, never to the caller itself. A caller with an
+    /// idempotency key can come back for the answer, so its question stays open even if nobody is connected.
     pub fn route(&self, connection: Option<&Arc<Connection>>, can_come_back: bool) -> Asking {
         let connection = connection.map(Arc::as_ref);
         let approvals = self.service().engine().approvals();
@@ -307,7 +307,7 @@ impl Hub {
         }
     }
 
-    /// Runs a call down the engine's road and puts its result into the doors' words.
+    /// Runs a call through the engine and returns the result in the format of the network doors.
     pub async fn run_call(&self, invocation: Invocation) -> Invoked {
         let engine = self.service().engine();
         let tools = engine.tools();
@@ -329,8 +329,9 @@ impl Hub {
             asking: invocation.asking,
             cancel: invocation.cancel,
             run_id: None,
+            client_call: None,
         };
-        // Boxed: a call's way through the engine is long, and would be copied at each step on the way there.
+        // Boxed, because the future of a call is large and would be copied at each step.
         let CallAnswer { result, deduplicated } = Box::pin(self.service().invoke(invocation.caller, request)).await;
         let parts = result.into_parts();
         self.metrics().tool(parts.status.as_str());
@@ -341,7 +342,7 @@ impl Hub {
                 let failure = failure.unwrap_or_else(|| {
                     Failure::new(ErrorCode::InternalError, parts.user_message.unwrap_or_else(|| "skipped".to_owned()))
                 });
-                // Only a refusal may give away that there is such a tool.
+                // Only a refusal may reveal that the tool exists.
                 let is_missing = entry.is_none() && failure.code == ErrorCode::NotFound;
                 let visible = entry.is_some_and(|e| !engine.policy_for(&caller).decide(&e, None).is_denied());
                 let mut refused = Refused::new(&invocation.name, failure, visible);
@@ -360,7 +361,7 @@ impl Hub {
     }
 }
 
-/// A tool's data as `{content, details}`. What has that shape already (plugins, MCP) stays as it is.
+/// A tool's data as `{content, details}`. Data that already has this form (plugins, MCP) stays unchanged.
 fn output(mut data: Object, meta: Meta) -> Output {
     let has_type = |part: &Value| part.as_object().is_some_and(|part| part.contains_key("type"));
     let content = data.get("content").and_then(Value::as_array);
@@ -370,9 +371,9 @@ fn output(mut data: Object, meta: Meta) -> Output {
         data.shift_remove("meta");
         return Output { content, details, more: data, meta };
     }
-    let text = serde_json::to_string_pretty(&data).unwrap_or_default();
-    let content = Content::Text([TextPart { r#type: "text", text }]);
-    Output { content, details: Value::Object(data), more: Object::new(), meta }
+    let details = Value::Object(data);
+    let content = Content::Text([TextPart { r#type: "text", text: format!("{details:#}") }]);
+    Output { content, details, more: Object::new(), meta }
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ pub(crate) enum Pledge {
     RemovedBlobs(Vec<RemovedBlob>),
 }
 
-/// The writer's memory of run numbers. Forgotten whenever something is rolled back.
+/// The writer's cache of run numbers, which is cleared when a transaction is rolled back.
 #[derive(Default)]
 pub(crate) struct RunNumbers(HashMap<RunId, i64>);
 
@@ -64,8 +64,8 @@ impl RunNumbers {
         self.0.remove(&run_id);
     }
 
-    /// The number of a run that `me` may write: one that it holds, or nobody does. What is remembered stays so, because a
-    /// claim by somebody else fences this process first.
+    /// The number of a run that `me` may write: a run that it holds or that nobody holds. Cached entries stay valid,
+    /// because another process that claims the run fences this process first.
     fn find(&mut self, db: &Connection, run_id: RunId, me: Option<i64>) -> Result<Option<i64>, Trouble> {
         if let Some(number) = self.0.get(&run_id) {
             return Ok(Some(*number));
@@ -90,7 +90,7 @@ pub(crate) fn first_key(run_number: i64) -> i64 {
     run_number << 32
 }
 
-/// Makes one change for the owner `me`. `None` for what a journal of somebody else holds.
+/// Makes one change for the owner `me`; `None` when entries of another process's journal are applied.
 pub(crate) fn apply(db: &Connection, numbers: &mut RunNumbers, op: &Op, me: Option<i64>) -> Result<Pledge, Trouble> {
     match op {
         Op::Append(append) => apply_append(db, numbers, append, me).map(|()| Pledge::Nothing),
@@ -115,7 +115,7 @@ pub(crate) fn apply(db: &Connection, numbers: &mut RunNumbers, op: &Op, me: Opti
 /// Sends the answer of a committed change (and of a synced one, if a sync was requested).
 pub(crate) fn keep(op: Op, pledge: Pledge) {
     fn answer<T>(reply: &Reply<T>, value: T) {
-        // The caller may have gone away; the change is made in any case.
+        // The caller may have stopped waiting; the change is made in any case.
         drop(reply.send(Ok(value)));
     }
     match (op, pledge) {
@@ -162,7 +162,7 @@ fn apply_append(db: &Connection, numbers: &mut RunNumbers, append: &Append, me: 
     Ok(())
 }
 
-/// The run's number; makes one, and writes the row, as needed. Whoever makes one holds the run.
+/// The run's number. Creates it and writes the row as needed; the process that creates it holds the run.
 fn run_number(
     db: &Connection,
     numbers: &mut RunNumbers,
@@ -181,7 +181,7 @@ fn run_number(
         numbers.remember(run_id, number);
         return Ok(number);
     };
-    // One statement for a new run and for a known one: only a new one takes the owner, and an end takes it away.
+    // One statement for new and existing runs: only a new run gets the owner, and a final state removes the owner.
     let sql = "INSERT INTO runs (run_id, kind, status, title, session, started_at, ended_at, owner)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, CASE WHEN ?3 < 3 THEN ?8 END)
          ON CONFLICT (run_id) DO UPDATE SET kind = ?2, status = ?3, title = ?4, session = ?5, started_at = ?6,
@@ -240,7 +240,7 @@ fn claim(db: &Connection, run_id: RunId, from: Option<i64>, me: Option<i64>) -> 
     Ok(changed == 1)
 }
 
-/// Removes runs that have ended. One that has not, or is unknown, is left out.
+/// Removes runs that have ended. Other and unknown runs are skipped.
 fn remove_runs(db: &Connection, numbers: &mut RunNumbers, runs: &[RunId]) -> Result<u64, Trouble> {
     let mut removed = 0;
     for run_id in runs {
@@ -284,7 +284,7 @@ fn ledger_append(db: &Connection, op: &LedgerOp) -> Result<LedgerEntry, Trouble>
         })
         .optional()?;
     let seq = last.as_ref().map_or(1, |entry| entry.seq + 1);
-    op.ask.send(last).map_err(|_| rejected("whoever wanted a ledger entry has gone"))?;
+    op.ask.send(last).map_err(|_| rejected("the caller that makes the ledger entry has stopped waiting"))?;
     let (payload, chain) = op
         .answer
         .recv_timeout(limits::LEDGER_MAKER_PATIENCE)

@@ -7,7 +7,6 @@
 use crate::{failed, limits, schema::sync_dir};
 use std::{
     fs::{DirBuilder, OpenOptions},
-    io::Write,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
@@ -101,9 +100,9 @@ fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let temporary = shelf.join(format!(".{}.{number}.tmp", std::process::id()));
     let written = (|| {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)
+        toolyard_faults::write_all(&mut file, bytes)?;
+        toolyard_faults::sync_all(&file)?;
+        toolyard_faults::rename(&temporary, path)
     })();
     if written.is_err() {
         match std::fs::remove_file(&temporary) {

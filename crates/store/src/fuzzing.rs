@@ -2,7 +2,7 @@
 
 use crate::{journal::format, queue::Blobs};
 
-/// The whole entries at the beginning of a journal, each written again as it was read. Nothing for a damaged journal.
+/// The complete entries at the beginning of a journal, each encoded again. Empty for a damaged journal.
 pub fn journal_entries(entries: &[u8]) -> Vec<Vec<u8>> {
     let write_again = |(place, append): (format::Place, crate::queue::Append)| {
         let mut out = Vec::new();
@@ -17,12 +17,12 @@ pub fn journal_entries(entries: &[u8]) -> Vec<Vec<u8>> {
     found.new.into_iter().map(write_again).collect()
 }
 
-/// A frame's kind and payload as they were recorded, from what lies in the database. For tests that edit the database.
+/// A frame's kind and payload as they were recorded, from their form in the database. For tests that edit the database.
 pub fn unpacked(kind: i64, payload: &[u8]) -> (i64, Vec<u8>) {
     (kind & 0xff, crate::packing::unpack(kind, payload).unwrap_or_else(|_| payload.to_vec()))
 }
 
-/// A journal entry with this body and right checksums, the first of its journal.
+/// The first entry of a journal, with this body and valid checksums.
 pub fn journal_entry(body: &[u8]) -> Vec<u8> {
     format::frame(format::Place { generation: 1, number: 0 }, body)
 }

@@ -1,4 +1,4 @@
-//! Tells watchers that something in the store changed, in this process or in another one.
+//! Notifies watchers that the store has changed, by this process or another one.
 
 use crate::{limits, schema};
 use std::{
@@ -10,22 +10,22 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// Where hints come from.
+/// The source of hints.
 #[derive(Default)]
 pub(crate) struct Hints {
     sender: watch::Sender<u64>,
-    /// A thread looks for the changes of other processes.
+    /// Whether a thread polls for changes of other processes.
     is_polled: Mutex<bool>,
     is_closed: AtomicBool,
 }
 
 impl Hints {
-    /// Something was committed here.
+    /// Reports a commit of this process.
     pub(crate) fn changed(&self) {
         self.sender.send_modify(|number| *number += 1);
     }
 
-    /// No more hints come: the store closes.
+    /// Ends all hints, because the store closes.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
     }

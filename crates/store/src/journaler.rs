@@ -22,7 +22,7 @@ pub(crate) fn start(journal: Arc<Journal>, queue: Arc<Queue>, owner: Owner) -> R
         .map_err(|e| failed("cannot start the store's journal", e))
 }
 
-/// Poisons the queue if the thread panics, so that nobody waits forever.
+/// Poisons the queue if the thread panics, so that no caller waits forever.
 struct Guard<'a>(&'a Queue);
 
 impl Drop for Guard<'_> {
@@ -41,7 +41,7 @@ fn work(journal: &Journal, queue: &Queue, owner: &Owner) {
     }
 }
 
-/// Writes one piece, tells those who waited for it, and gives its buffer back. `None` when the journal is used no more.
+/// Writes one piece, notifies its waiters, and returns its buffer. `None` if the journal is not used any more.
 ///
 /// A failed sync is never tried again: the kernel may have dropped what it could not write. The entries are queued for the
 /// database as well, so those who wait are answered when the database has synced.

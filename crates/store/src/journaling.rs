@@ -20,11 +20,11 @@ use toolyard_protocol::RunId;
 /// The journal's side of the queue.
 #[derive(Default)]
 pub(crate) struct Journaling {
-    /// There is a file to write to.
+    /// Whether there is a file to write to.
     pub(crate) exists: bool,
     is_on: bool,
     next: Place,
-    /// The number of the first entry in the buffer: what is in it is synced together.
+    /// The number of the first entry in the buffer; all entries in the buffer are synced together.
     group_first: u32,
     /// Where the buffer will be written.
     offset: u64,
@@ -33,9 +33,9 @@ pub(crate) struct Journaling {
     last: u64,
     /// The last change that is not in the journal.
     last_outside: u64,
-    /// Somebody waits for everything up to here.
+    /// The last position that a caller waits for.
     wanted: u64,
-    /// Somebody is writing.
+    /// Whether a thread is writing.
     is_busy: bool,
     /// How long the last sync took.
     took: Duration,
@@ -82,7 +82,7 @@ impl Journaling {
             return None;
         }
         if self.buffer.len() > limits::JOURNAL_IDLE_BYTES && self.wanted < self.last {
-            // Nobody has asked for these: they come to the database sooner than to anybody's need.
+            // No caller waits for these entries, and the database has them soon.
             self.buffer.clear();
             return None;
         }
@@ -94,7 +94,7 @@ impl Journaling {
         format::encode(&mut self.buffer, place, self.group_first, append, blobs);
         self.last = position;
         if append.ends_hold() {
-            // Somebody else may take the run up as soon as the database has this.
+            // Another process may claim the run as soon as the database has this change.
             self.heads.remove(&append.run_id);
         } else if let Some(frame) = append.frames.last() {
             self.heads.insert(append.run_id, frame.seq);
@@ -109,10 +109,10 @@ impl Journaling {
         if !self.exists || self.is_busy || self.last_outside > database_durable {
             return false;
         }
-        // What is left in the buffer is in the database, synced.
+        // The remaining entries in the buffer are already synced in the database.
         self.buffer.clear();
         self.offset = format::ENTRIES_AT as u64;
-        // The clock makes it one that no earlier process has used, not even for an entry that never came to the disk.
+        // The clock makes the number unique, also among entries of earlier processes that never reached the disk.
         let now = u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or(0);
         self.next = Place { generation: now.max(self.next.generation + 1), number: 0 };
         self.is_on = true;
@@ -127,7 +127,8 @@ impl Journaling {
 
     /// Asks for a sync. `false` if the journal cannot make this promise: then the database must.
     pub(crate) fn want(&mut self, position: u64) -> bool {
-        // Already asked for. Also when it was never in the journal: then the database had it before the journal was on.
+        // The position is already requested. This also holds if it was never in the journal: then the database synced
+        // it before the journal was turned on.
         if position <= self.wanted {
             return true;
         }
@@ -138,7 +139,7 @@ impl Journaling {
         true
     }
 
-    /// Notes when a change that must be synced comes soon after the last sync.
+    /// Records whether a change that must be synced follows the last sync closely.
     pub(crate) fn hurried(&mut self, at: Instant) {
         if let Some(synced_at) = self.synced_at.take() {
             self.follows_closely = at.saturating_duration_since(synced_at) < limits::SPIN;
@@ -162,7 +163,7 @@ impl Journaling {
         Some(Piece { bytes, offset, upto: self.last })
     }
 
-    /// A piece is on the disk; that took so long.
+    /// Records that a piece is on the disk, and how long that took.
     pub(crate) fn rest(&mut self, took: Duration) {
         self.is_busy = false;
         self.took = took;
@@ -178,7 +179,7 @@ impl Journaling {
         self.took < limits::SYNC_HERE
     }
 
-    /// The database holds this run's record up to here.
+    /// Records up to which frame the database has this run.
     pub(crate) fn learn(&mut self, run_id: RunId, seq: u32) {
         if self.heads.len() >= limits::RUN_NUMBERS {
             self.heads.clear();
@@ -186,24 +187,24 @@ impl Journaling {
         self.heads.insert(run_id, seq);
     }
 
-    /// The file cannot be written any more: everything goes by the database from now on.
+    /// Turns the journal off, because its file cannot be written; all changes go to the database from now on.
     pub(crate) fn abandon(&mut self) {
         self.exists = false;
         self.is_on = false;
         self.is_busy = false;
         self.buffer = Vec::new();
-        // What was asked of the journal is asked of the database now.
+        // Syncs that were requested from the journal are now requested from the database.
         self.wanted = 0;
         self.last_outside = self.last_outside.max(self.last);
     }
 
-    /// What is known of this run may no longer be true.
+    /// Drops the cached state of this run.
     pub(crate) fn forget(&mut self, run_id: RunId) {
         self.heads.remove(&run_id);
     }
 }
 
-/// At most what an append's entry takes.
+/// An upper bound for the size of an append's entry.
 fn weight(append: &Append, blobs: &[crate::blob_files::StoredBlob]) -> usize {
     let row = append.row.as_ref().map_or(0, |row| 256 + row.title.len() + row.session.as_ref().map_or(0, String::len));
     64 + row

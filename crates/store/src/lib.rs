@@ -47,12 +47,12 @@ pub use upkeep::{Checked, Copied, StoreStats, copy_file};
 
 use toolyard_engine::store::StoreError;
 
-/// Says what was being done when SQLite failed.
+/// Adds what was being done to a failure of SQLite.
 fn failed(doing: &str, error: impl std::fmt::Display) -> StoreError {
     StoreError::failed(format!("{doing}: {error}"))
 }
 
-/// As [`failed`], and tells a full disk from other trouble.
+/// As [`failed`], but distinguishes a full disk from other failures.
 fn failed_io(doing: &str, error: &std::io::Error) -> StoreError {
     match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {

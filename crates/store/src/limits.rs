@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// How long SQLite waits for another process's transaction before it returns busy.
 pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the writer goes on trying while other processes keep the database busy; then the store gives up.
+/// How long the writer retries while other processes keep the database busy; then the store fails.
 pub const BUSY_PATIENCE: Duration = Duration::from_secs(60);
 /// How long opening waits for another process that is creating or migrating the same store.
 pub const OPEN_PATIENCE: Duration = Duration::from_secs(30);
@@ -19,9 +19,10 @@ pub const RETRY_FULL: Duration = Duration::from_millis(250);
 pub const HINT_POLL: Duration = Duration::from_millis(200);
 /// Bytes that may be queued before `append` waits.
 pub const QUEUE_BYTES: usize = 64 << 20;
-/// Longest that a `Ride` batch waits for company. Half of what the trait promises, which leaves time to commit.
+/// The longest time that a `Ride` batch waits for further batches. Half of what the trait guarantees, which leaves time
+/// to commit.
 pub const MAX_RIDE_DELAY: Duration = Duration::from_millis(50);
-/// Usual wait of a `Ride` batch for company.
+/// The usual time that a `Ride` batch waits for further batches.
 pub const RIDE_DELAY: Duration = Duration::from_millis(20);
 /// With this much queued there is no point in waiting for more.
 pub const EARLY_COMMIT_BYTES: usize = 256 << 10;
@@ -34,10 +35,10 @@ pub const TRANSACTION_BYTES: usize = 2 << 20;
 pub const WAL_PAGES_HARD: i32 = 1000;
 /// Number of pages in the log that are moved when there is nothing else to do.
 pub const WAL_PAGES_IDLE: i32 = 64;
-/// How long nothing must have happened before the writer calls itself idle.
+/// How long the writer must have had no work before it is idle.
 pub const IDLE_AFTER: Duration = Duration::from_millis(250);
 
-/// A sync that takes longer than this is not done on a thread of the caller's.
+/// A sync that takes longer than this is not performed on the caller's thread.
 pub const SYNC_HERE: Duration = Duration::from_millis(1);
 /// Size of a process's journal. When it is full, one commit is synced in the database, and the journal starts again:
 /// about every 1,500 steps.
@@ -78,7 +79,7 @@ pub const LEDGER_MAKER_PATIENCE: Duration = Duration::from_secs(2);
 pub const DEFAULT_RUN_LIMIT: usize = 100;
 /// Most rows that `runs` answers.
 pub const MAX_RUN_LIMIT: usize = 10_000;
-/// Frames read in one go: a long walk must not keep the log from being emptied.
+/// How many frames one query reads: a long read would prevent the log from being emptied.
 pub const FRAMES_PER_READ: i64 = 8192;
 /// Read connections kept open between reads.
 pub const IDLE_READERS: usize = 2;

@@ -1,4 +1,4 @@
-//! Which processes have the store open, and whether they still do.
+//! Which processes have the store open, and whether they are still running.
 //!
 //! A process registers when it opens the store (table `owners`) and locks a file of its own for as long as it may work on
 //! runs. The kernel lets go of the lock when the process ends, however it ends. Removing the row fences the process: its
@@ -16,13 +16,13 @@ use toolyard_engine::store::{Owner, StoreError};
 
 const PREFIX: &str = "toolyard.owner-";
 
-/// The locked file of this process. Dropping it ends this life.
-pub(crate) struct Life {
+/// The locked file of this process. Dropping it ends this process's ownership.
+pub(crate) struct OwnerLock {
     path: PathBuf,
     _locked: File,
 }
 
-impl Drop for Life {
+impl Drop for OwnerLock {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_file(&self.path)
             && error.kind() != ErrorKind::NotFound
@@ -37,10 +37,10 @@ fn lock_file(dir: &Path, epoch: u64) -> PathBuf {
 }
 
 /// Registers this process. To be called while the store is locked for opening.
-pub(crate) fn begin(dir: &Path, db: &Connection, journal: Option<&str>) -> Result<(Owner, Life), StoreError> {
+pub(crate) fn begin(dir: &Path, db: &Connection, journal: Option<&str>) -> Result<(Owner, OwnerLock), StoreError> {
     let doing = "cannot register with the store";
     forget_dead(dir, db)?;
-    // Before the row is there: whoever sees the row finds the lock.
+    // The lock is taken before the row is written, so that every process that sees the row finds the lock.
     let next: i64 = db
         .query_row("SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'owners'), 0) + 1", [], |row| {
             row.get(0)
@@ -53,7 +53,7 @@ pub(crate) fn begin(dir: &Path, db: &Connection, journal: Option<&str>) -> Resul
     let locked = options.open(&path).map_err(|e| failed(doing, e))?;
     locked.try_lock().map_err(|e| failed(doing, e))?;
     db.execute("INSERT INTO owners (epoch, journal) VALUES (?1, ?2)", (next, journal)).map_err(|e| failed(doing, e))?;
-    Ok((Owner { node: node(db)?, epoch }, Life { path, _locked: locked }))
+    Ok((Owner { node: node(db)?, epoch }, OwnerLock { path, _locked: locked }))
 }
 
 /// The id of this store's node.
@@ -83,7 +83,7 @@ pub(crate) fn is_alive(dir: &Path, db: &Connection, epoch: u64) -> Result<bool, 
     }
 }
 
-/// Removes processes that are gone and hold no run. Their journals have been taken up.
+/// Removes dead processes that hold no run. Their journals have been moved into the database.
 fn forget_dead(dir: &Path, db: &Connection) -> Result<(), StoreError> {
     let doing = "cannot look at the processes that had the store open";
     let mut select = db

@@ -1,11 +1,12 @@
-//! Payloads of frames as they lie in the database: plain, or compressed where that is shorter.
+//! Payloads of frames in the database: plain, or compressed if that is shorter.
 //!
-//! Records are short and alike: names of fields, codes and tools repeat in each. So they are compressed with a dictionary of
-//! such records (`packing/records-1.dict`, made by `zstd --train` from records with their ids, hashes and times replaced).
-//! It belongs to the format: a store that was written with it can only be read with it. A better one gets a flag of its own.
+//! Records are short and alike: names of fields, codes and tools repeat in each. So they are compressed with a
+//! dictionary of such records (`packing/records-1.dict`, made by `zstd --train` from records with their ids, hashes and
+//! times replaced). It belongs to the format: a store that was written with it can only be read with it. A new
+//! dictionary would get a flag of its own.
 //!
-//! Compression happens on the writer's thread, on the way into the database: nobody waits for it, and the chain is over
-//! the payload as it was recorded.
+//! The writer's thread compresses payloads when it writes them to the database, so no caller waits for it, and the
+//! chain covers the uncompressed payload.
 
 use crate::{blob_files, failed, limits};
 use std::{
@@ -31,7 +32,7 @@ const MIN_BYTES: usize = 48;
 
 static TO_PACK: LazyLock<EncoderDictionary<'static>> = LazyLock::new(|| EncoderDictionary::copy(DICTIONARY, LEVEL));
 static TO_UNPACK: LazyLock<DecoderDictionary<'static>> = LazyLock::new(|| DecoderDictionary::copy(DICTIONARY));
-/// Made once and used again: making one takes longer than a record does.
+/// Compressors are reused, because creating one takes longer than compressing a record.
 static PACKERS: Mutex<Vec<Compressor<'static>>> = Mutex::new(Vec::new());
 static UNPACKERS: Mutex<Vec<Decompressor<'static>>> = Mutex::new(Vec::new());
 /// Idle ones that are kept.
@@ -71,7 +72,7 @@ pub(crate) fn pack(kind: i64, payload: &[u8]) -> (i64, Cow<'_, [u8]>) {
         return plain;
     }
     if let Ok(length) = u16::try_from(payload.len()) {
-        // What cannot be compressed is kept as it is.
+        // A payload that cannot be compressed is stored unchanged.
         let packed = with(&PACKERS, packer, |packer| packer.compress(payload)).unwrap_or_default();
         return match packed.strip_prefix(&ZSTD_MAGIC) {
             Some(rest) if rest.len() + 2 < payload.len() => {

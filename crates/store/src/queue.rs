@@ -36,7 +36,7 @@ pub(crate) struct Queued {
 /// How soon a change must be written.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Urgency {
-    /// With others, or when it has waited long enough.
+    /// Together with other changes, or when it has waited long enough.
     Ride,
     /// At once, without a sync.
     Commit,
@@ -56,7 +56,7 @@ enum Writer {
 
 struct State {
     queue: VecDeque<Queued>,
-    /// Of everything not yet committed, including what the writer holds.
+    /// The size of everything that is not yet committed, including the changes that the writer holds.
     bytes: usize,
     last: u64,
     visible: u64,
@@ -77,7 +77,7 @@ struct State {
     rejected: HashMap<u64, StoreError>,
     stopped_runs: HashMap<RunId, StoreError>,
     poisoned: Option<StoreError>,
-    /// The disk has no room. What is queued is tried again; nothing new is taken.
+    /// The disk is full. Queued changes are retried; new ones are refused.
     full: Option<Full>,
     closing: bool,
     /// When a caller was last notified of a sync.
@@ -159,11 +159,20 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a change at the end. Waits while the queue is full; one that is larger than the queue goes in alone.
+    /// Adds a change at the end. Waits while the queue is full; a change that is larger than the queue is accepted when
+    /// the queue is empty.
     pub(crate) fn push(&self, op: Op, bytes: usize, mut urgency: Urgency) -> Answer<Position> {
         let mut state = self.lock();
         loop {
-            state.check()?;
+            if let Err(error) = state.check() {
+                // The run's record would have a hole if it went on when there is room again.
+                if let Op::Append(append) = &op
+                    && state.stopped_runs.len() < limits::MAX_REJECTED
+                {
+                    state.stopped_runs.insert(append.run_id, error.clone());
+                }
+                return Err(error);
+            }
             if state.bytes == 0 || state.bytes.saturating_add(bytes) <= self.capacity {
                 break;
             }
@@ -198,7 +207,7 @@ impl Queue {
             }
         };
         if place.is_some() && urgency == Urgency::Sync {
-            // The journal keeps that promise; the database has time.
+            // The journal makes the change durable, so the database need not sync at once.
             urgency = Urgency::Ride;
             state.journaling.hurried(at);
         }
@@ -222,7 +231,7 @@ impl Queue {
         if wake {
             state.writer = Writer::Working;
             drop(state);
-            // Outside the lock: the writer wants it at once.
+            // Outside the lock, because the writer takes it at once.
             self.work.notify_one();
         }
         Ok(Position(position))
@@ -246,7 +255,7 @@ impl Queue {
     /// Waits until everything that is durable can be read.
     pub(crate) fn catch_up(&self) -> Answer<()> {
         let state = self.lock();
-        // A store that stopped can still be read, as far as the database goes; the journal waits for the next start.
+        // A stopped store can still be read up to what the database has; the next start reads the journal.
         if state.visible >= state.durable || !state.is_writing() {
             return Ok(());
         }
@@ -254,7 +263,7 @@ impl Queue {
         if self.lock().is_writing() { caught_up } else { Ok(()) }
     }
 
-    /// A batch that was refused before it was queued: the run's record would have a hole if it went on.
+    /// Records a batch that was refused before it was queued: later batches of the run would leave a gap in its record.
     pub(crate) fn stop_run(&self, run_id: RunId, error: StoreError) {
         self.lock().stopped_runs.insert(run_id, error);
     }
@@ -322,14 +331,14 @@ impl Queue {
         self.journal_work.notify_one();
     }
 
-    /// Nothing more will be written: everybody who waits hears why, and everything queued is dropped.
+    /// Stops the store: all waiters receive the reason, and queued changes are dropped.
     pub(crate) fn poison(&self, error: StoreError) {
         let mut state = self.lock();
         let error = state.poisoned.get_or_insert(error).clone();
         let waiters = std::mem::take(&mut state.waiters);
         let queue = std::mem::take(&mut state.queue);
         state.bytes = 0;
-        // `get` must not answer what will never be written.
+        // `get` must not return a value that will never be written.
         state.pending.clear();
         self.progress.notify_all();
         self.wake_writer(&mut state);
@@ -340,13 +349,13 @@ impl Queue {
             queued.op.refuse(&error);
         }
         for (_, waiter) in waiters {
-            // Whoever asked may have gone.
+            // The caller may have stopped waiting.
             drop(waiter.send(Err(error.clone())));
         }
     }
 
-    /// The disk has no room: puts back what may be tried again, and tells everybody who waits. Answers whether the store
-    /// closes, in which case nothing is tried again.
+    /// Handles a full disk: queues retryable changes again and notifies all waiters. Returns whether the store is
+    /// closing, in which case nothing is retried.
     pub(crate) fn disk_full(&self, ops: Vec<Queued>, error: StoreError) -> bool {
         let mut state = self.lock();
         for queued in ops.into_iter().rev() {
@@ -422,7 +431,7 @@ impl Queue {
         }
         // Outside the lock, because the woken threads will take it.
         for (waiter, answer) in answers {
-            // Whoever asked may have gone; what was written stands.
+            // The caller may have stopped waiting; the written change stays.
             drop(waiter.send(answer));
         }
     }

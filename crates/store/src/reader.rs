@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
-use toolyard_engine::store::{Frame, FrameVisitor, Head, LedgerEntry, RunFilter, RunRow, StoreError};
+use toolyard_engine::store::{Frame, FrameVisitor, Head, LedgerEntry, RunFilter, RunRow, StoreError, StoredFact};
 use toolyard_protocol::{RunId, canonical};
 
 pub(crate) struct Reader {
@@ -22,7 +22,7 @@ impl Reader {
         Self { dir: dir.to_owned(), idle: Mutex::new(Vec::new()) }
     }
 
-    /// Opens one connection now, to find out whether the store can be read at all.
+    /// Opens one connection at once, to check that the store can be read.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         let connection = schema::open_reader(&self.dir)?;
         schema::check_readable(&connection, &self.dir)?;
@@ -68,6 +68,19 @@ impl Reader {
                 list.push(rows::read_run(row)?);
             }
             Ok(list)
+        })
+    }
+
+    /// Runs that have no row.
+    pub(crate) fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunId>, StoreError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.with(|db| {
+            let mut statement =
+                db.prepare_cached("SELECT run_id FROM runs WHERE kind IS NULL LIMIT ?1").map_err(reading)?;
+            let found = statement
+                .query_map([limit], |row| Ok(RunId::from_uuid(uuid::Uuid::from_bytes(row.get(0)?))))
+                .map_err(reading)?;
+            found.collect::<Result<_, _>>().map_err(reading)
         })
     }
 
@@ -278,6 +291,51 @@ impl Reader {
         })
     }
 
+    /// The spaces that hold facts. Each step jumps to the next space, however many facts lie between.
+    pub(crate) fn fact_spaces(&self) -> Result<Vec<String>, StoreError> {
+        self.with(|db| {
+            let mut statement = db
+                .prepare_cached(
+                    "WITH RECURSIVE found (space) AS (
+                         SELECT min(space) FROM facts
+                         UNION ALL SELECT (SELECT min(space) FROM facts WHERE space > found.space)
+                             FROM found WHERE found.space IS NOT NULL)
+                     SELECT space FROM found WHERE space IS NOT NULL",
+                )
+                .map_err(reading)?;
+            statement.query_map([], |row| row.get(0)).and_then(Iterator::collect).map_err(reading)
+        })
+    }
+
+    /// Facts of a space with their ends, after a key.
+    pub(crate) fn stored_facts(
+        &self,
+        space: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<StoredFact>, StoreError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.with(|db| {
+            let mut statement = db
+                .prepare_cached(
+                    "SELECT key, value, expires_at FROM facts WHERE space = ?1 AND key >= ?2 AND (?3 OR key > ?2)
+                         AND (expires_at IS NULL OR expires_at > ?4)
+                     ORDER BY key LIMIT ?5",
+                )
+                .map_err(reading)?;
+            let now = rows::micros(Timestamp::now());
+            let found = statement
+                .query_map(params![space, after.unwrap_or_default(), after.is_none(), now, limit], |row| {
+                    let expires_at: Option<i64> = row.get(2)?;
+                    // An end beyond what a timestamp can say was not written by this program.
+                    let expires_at = expires_at.map(|at| Timestamp::from_microsecond(at).unwrap_or(Timestamp::MAX));
+                    Ok(StoredFact { key: row.get(0)?, value: row.get(1)?, expires_at })
+                })
+                .map_err(reading)?;
+            found.collect::<Result<_, _>>().map_err(reading)
+        })
+    }
+
     pub(crate) fn ledger(&self, from_seq: u64, limit: usize) -> Result<Vec<LedgerEntry>, StoreError> {
         let from = i64::try_from(from_seq).unwrap_or(i64::MAX);
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -296,8 +354,8 @@ impl Reader {
     }
 }
 
-/// Whatever in a record looks like a SHA-256: 64 lowercase hexadecimal digits in a row. A record is JSON, and what names a
-/// blob in it is one of these.
+/// All substrings of a record that look like a SHA-256: 64 lowercase hexadecimal digits in a row. A record is JSON, and
+/// it names blobs in this form.
 fn hashes_in(payload: &[u8]) -> Vec<[u8; 32]> {
     let is_digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
     let runs = payload.split(|byte| !is_digit(byte)).filter(|digits| digits.len() == 64);
@@ -313,7 +371,7 @@ pub(crate) fn read_frame(row: &rusqlite::Row<'_>) -> Result<Frame, StoreError> {
     let flagged: i64 = row.get(1).map_err(reading)?;
     let payload = row.get_ref(2).map_err(reading)?.as_blob().map_err(|e| failed("cannot read the store", e))?;
     let chain = row.get_ref(3).map_err(reading)?.as_blob().map_err(|e| failed("cannot read the store", e))?;
-    // A payload that somebody damaged is handed out as it lies there: the record's chain shows which record it is.
+    // A damaged payload is returned as it is stored; the record's chain identifies the damaged record.
     let payload = packing::unpack(flagged, payload).unwrap_or_else(|_| payload.to_vec());
     Ok(Frame {
         seq: id.cast_unsigned() & u64::from(u32::MAX),

@@ -48,7 +48,7 @@ pub(crate) fn status_of(code: i64) -> Result<RunStatus, StoreError> {
     })
 }
 
-/// A moment of a run's row: whole nanoseconds since 1970. What lies beyond the years 1677 to 2262 is cut.
+/// A time of a run's row: whole nanoseconds since 1970. Times outside the years 1677 to 2262 are clamped.
 pub(crate) fn nanos(time: Timestamp) -> i64 {
     i64::try_from(time.as_nanosecond()).unwrap_or(if time.as_nanosecond() < 0 { i64::MIN } else { i64::MAX })
 }
@@ -57,7 +57,7 @@ pub(crate) fn time_of(nanos: i64) -> Result<Timestamp, StoreError> {
     Timestamp::from_nanosecond(nanos.into()).map_err(|e| failed(&format!("the store holds a bad time {nanos}"), e))
 }
 
-/// A moment as the whole microseconds that expiry is compared in.
+/// A time in whole microseconds, in which expiry is compared.
 pub(crate) fn micros(time: Timestamp) -> i64 {
     time.as_microsecond()
 }

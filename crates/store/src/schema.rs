@@ -7,7 +7,7 @@ use crate::{
     failed,
     journal::{self, Journal},
     limits,
-    owners::{self, Life},
+    owners::{self, OwnerLock},
 };
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, config::DbConfig};
 use std::{
@@ -19,6 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 use toolyard_engine::store::{Owner, StoreError};
+use toolyard_faults::Operation;
 
 /// The database file in a store's directory.
 pub(crate) const DATABASE: &str = "toolyard.db";
@@ -121,13 +122,13 @@ const MIGRATIONS: &[&str] = &[
 /// The version this program writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// What the writer needs: the connection, the journal, unless there can be none, and who this process is.
+/// The writer's resources: the connection, the journal (if one can be created), and the identity of this process.
 pub(crate) struct Opened {
     pub(crate) connection: Connection,
     pub(crate) journal: Option<Arc<Journal>>,
     pub(crate) owner: Owner,
     /// Locked while this process may work on runs.
-    pub(crate) life: Option<Life>,
+    pub(crate) life: Option<OwnerLock>,
 }
 
 /// Opens for writing; creates and migrates as needed.
@@ -165,12 +166,13 @@ fn migrate(connection: &mut Connection, path: &Path, is_new: bool, dir: &Path) -
     set_sync(connection, true).map_err(|e| failed(&doing, e))?;
     let transaction =
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(|e| failed(&doing, e))?;
-    // Read again: somebody else may have migrated it while we waited.
+    // Read again, because another process may have migrated the database while this one waited.
     let version = version(&transaction, path)?;
     for step in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(0)) {
         transaction.execute_batch(step).map_err(|e| failed(&doing, e))?;
     }
     transaction.pragma_update(None, "user_version", VERSION).map_err(|e| failed(&doing, e))?;
+    before_commit(dir).map_err(|e| failed(&doing, e))?;
     transaction.commit().map_err(|e| failed(&doing, e))?;
     set_sync(connection, false).map_err(|e| failed(&doing, e))?;
     for path in old_journals {
@@ -188,7 +190,7 @@ pub(crate) fn set_sync(connection: &Connection, with_each_commit: bool) -> rusql
     connection.pragma_update(None, "synchronous", if with_each_commit { "FULL" } else { "NORMAL" })
 }
 
-/// Changes something, so that the transaction's commit is one that SQLite syncs.
+/// Makes a change, so that SQLite syncs the commit of the transaction.
 pub(crate) fn touch(connection: &Connection) -> rusqlite::Result<()> {
     connection.prepare_cached("UPDATE meta SET value = value + 1 WHERE key = 'syncs'")?.execute([]).map(drop)
 }
@@ -239,7 +241,7 @@ fn configure(connection: &Connection, writes: bool) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     if writes {
         journal_mode_wal(connection)?;
-        // The writer asks for FULL where somebody waits for the disk.
+        // The writer sets FULL when a caller waits for the disk.
         set_sync(connection, false)?;
         connection.pragma_update(None, "wal_autocheckpoint", 0)?;
         connection.pragma_update(None, "cache_size", -1024)?;
@@ -250,7 +252,7 @@ fn configure(connection: &Connection, writes: bool) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// The first change to WAL mode needs the file to itself and does not wait by itself for a reader to go away.
+/// The first change to WAL mode needs exclusive access, and SQLite does not wait for readers to finish.
 fn journal_mode_wal(connection: &Connection) -> rusqlite::Result<()> {
     let started = Instant::now();
     loop {
@@ -298,7 +300,16 @@ fn create_private(path: &Path) -> Result<bool, StoreError> {
 
 /// Makes new names in a directory durable.
 pub(crate) fn sync_dir(dir: &Path) -> std::io::Result<()> {
-    File::open(dir)?.sync_all()
+    toolyard_faults::sync_all(&File::open(dir)?)
+}
+
+/// Stands for what SQLite writes and syncs in a commit: a test can make it fail. See `toolyard_faults`.
+pub(crate) fn before_commit(dir: &Path) -> rusqlite::Result<()> {
+    toolyard_faults::check(Operation::Write, &dir.join(DATABASE)).map_err(|error| {
+        let is_full = error.kind() == ErrorKind::StorageFull;
+        let code = if is_full { rusqlite::ffi::SQLITE_FULL } else { rusqlite::ffi::SQLITE_IOERR };
+        rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), Some(error.to_string()))
+    })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::{
     journaler,
     journaling::Journaling,
     limits,
-    owners::Life,
+    owners::OwnerLock,
     queue::{Append, Blobs, Fact, FactSwap, LedgerOp, Op, Queue, RemovedBlob, StoredFrame, Urgency},
     reader::Reader,
     rows, schema, writer,
@@ -27,7 +27,7 @@ use toolyard_engine::{
     Blob, BoxFuture, Store,
     store::{
         Batch, Durability, Frame, FrameVisitor, Head, LedgerEntry, LedgerMaker, LeftBehind, NewFact, Owner, Position,
-        RemovedBlobs, RunFilter, RunRow, StoreError, Swap,
+        RemovedBlobs, RunFilter, RunRow, StoreError, StoredFact, Swap,
     },
 };
 use toolyard_protocol::RunId;
@@ -37,7 +37,7 @@ use toolyard_protocol::RunId;
 pub struct StoreOptions {
     /// Bytes that may be queued before `append` waits.
     pub queue_bytes: usize,
-    /// How long a `Ride` batch waits for company; at most 50 ms, whatever is asked for.
+    /// How long a `Ride` batch waits for further batches; at most 50 ms.
     pub ride_delay: Duration,
 }
 
@@ -61,7 +61,7 @@ pub struct SqliteStore {
     hints: Arc<Hints>,
     writing: Option<Writing>,
     /// Dropped last: the threads have ended then.
-    _life: Option<Life>,
+    _life: Option<OwnerLock>,
 }
 
 struct Writing {
@@ -94,10 +94,10 @@ impl SqliteStore {
         Ok(Self { dir, reader, owner, hints, writing, _life: life })
     }
 
-    /// Opens an existing store for looking only. Everything that would change it fails.
+    /// Opens an existing store read-only. Every change fails.
     pub fn open_read_only(dir: &Path) -> Result<Self, StoreError> {
-        // A process that is gone may have left the end of its records in its journal. Where the directory cannot be
-        // written, what the database holds is shown.
+        // A dead process may have left the end of its records in its journal. If the directory cannot be written, only
+        // what the database has is shown.
         let reader = Reader::new(dir);
         reader.check()?;
         if journal::is_any_left(dir).map_err(|e| crate::failed("cannot look for journals", e))? {
@@ -110,7 +110,7 @@ impl SqliteStore {
         Ok(Self { dir: dir.to_owned(), reader, owner, hints: Arc::default(), writing: None, _life: None })
     }
 
-    /// Where it lies.
+    /// The directory of the store.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -278,7 +278,7 @@ impl Store for SqliteStore {
         if let Some(Writing { queue, journal: Some(journal), .. }) = &self.writing
             && let Some(piece) = queue.lead(position)
         {
-            // Whatever came of it, the queue knows; the buffer is not needed again.
+            // The queue has the result; the buffer is not needed again.
             drop(journaler::write(journal, queue, piece, &self.owner));
         }
         self.durable(position)
@@ -297,6 +297,10 @@ impl Store for SqliteStore {
     fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
         self.catch_up()?;
         self.reader.runs(filter)
+    }
+
+    fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunId>, StoreError> {
+        self.reader.unlisted_runs(limit)
     }
 
     fn frames(&self, run_id: RunId, from_seq: u64, visit: FrameVisitor<'_>) -> Result<(), StoreError> {
@@ -345,7 +349,7 @@ impl Store for SqliteStore {
         let gone: BTreeSet<u64> =
             left.iter().filter_map(|left| left.holder.as_ref()).map(|holder| holder.epoch).collect();
         if self.writing.is_some() && !gone.is_empty() {
-            // Their journals may hold the ends of these runs.
+            // The journals of dead processes may contain the ends of these runs.
             for epoch in gone {
                 self.fence(&self.of_this_node(epoch.cast_signed()))?;
             }
@@ -368,7 +372,7 @@ impl Store for SqliteStore {
             expected = Some(from.epoch.cast_signed());
         }
         let (reply, answer) = mpsc::sync_channel(1);
-        // A claim lost to a power cut was made by a process that is gone as well: no sync.
+        // A claim that is lost in a power cut belonged to a process that is dead too, so it needs no sync.
         self.writing()?.queue.push(Op::Claim { run_id, from: expected, reply }, OP_BYTES, Urgency::Commit)?;
         wait(&answer)
     }
@@ -434,13 +438,14 @@ impl Store for SqliteStore {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        // Pending first: what is written between the two reads is then seen twice rather than not at all.
+        // Pending facts are read first: a fact that is written between the two reads is then seen twice instead of not
+        // at all.
         let pending = self
             .writing
             .as_ref()
             .map_or_else(Vec::new, |writing| writing.queue.pending_space(space, rows::micros(Timestamp::now())));
         let is_here = |key: &str| key.starts_with(prefix) && after.is_none_or(|after| key > after);
-        // A fact that is about to be removed takes the place of one that stays.
+        // A pending removal hides the stored fact.
         let removed = pending.iter().filter(|(key, value)| value.is_none() && is_here(key)).count();
         let found = self.reader.facts(space, prefix, after, limit.saturating_add(removed))?;
         let mut facts: BTreeMap<String, Vec<u8>> = found.into_iter().collect();
@@ -451,6 +456,14 @@ impl Store for SqliteStore {
             };
         }
         Ok(facts.into_iter().take(limit).collect())
+    }
+
+    fn fact_spaces(&self) -> Result<Vec<String>, StoreError> {
+        self.reader.fact_spaces()
+    }
+
+    fn stored_facts(&self, space: &str, after: Option<&str>, limit: usize) -> Result<Vec<StoredFact>, StoreError> {
+        self.reader.stored_facts(space, after, limit)
     }
 
     fn watch(&self) -> toolyard_engine::store::Hints {
@@ -466,7 +479,7 @@ impl Store for SqliteStore {
         let (made, answer) = mpsc::sync_channel(1);
         let (reply, done) = mpsc::sync_channel(1);
         self.writing()?.queue.push(Op::Ledger(LedgerOp { ask, answer, reply }), OP_BYTES, Urgency::Sync)?;
-        // The writer asks, usually once; it lets go of the question when the outcome is known.
+        // The writer asks, usually once, and drops the request when the outcome is known.
         while let Ok(last) = asked.recv() {
             match make(last.as_ref()) {
                 Ok(entry) => {
@@ -475,7 +488,7 @@ impl Store for SqliteStore {
                     }
                 }
                 Err(error) => {
-                    // The writer refuses the entry when nobody can make it any more.
+                    // The writer refuses the entry if its maker is gone.
                     drop(made);
                     let refused = wait(&done);
                     debug_assert!(refused.is_err());
@@ -494,7 +507,7 @@ impl Store for SqliteStore {
     }
 
     fn remove_unused_blobs(&self, keep: &[String]) -> Result<RemovedBlobs, StoreError> {
-        // From here on the writer remembers which blobs are used, so that none of them is taken for unused.
+        // From here on the writer records which blobs are used, so that none of them is considered unused.
         self.watch_blobs(true)?;
         let removed = self.remove_blobs_except(keep);
         self.watch_blobs(false)?;
@@ -510,7 +523,7 @@ impl Store for SqliteStore {
     }
 }
 
-/// What a queued change weighs beyond its contents.
+/// The overhead of a queued change, in bytes.
 const OP_BYTES: usize = 256;
 
 fn wait<T>(answer: &Receiver<Result<T, StoreError>>) -> Result<T, StoreError> {

@@ -1,4 +1,4 @@
-//! Looking after a store: a copy of it while it is used, a check of everything in it, and figures.
+//! Maintenance of a store: a copy while it is in use, a check of everything in it, and figures.
 
 use crate::{
     SqliteStore, blob_files, failed, failed_io,
@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{DirBuilder, File, OpenOptions},
-    io::{Read, Write},
+    io::Read,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::Path,
 };
@@ -62,19 +62,19 @@ impl Checked {
     }
 }
 
-/// How large a store is and what it holds.
+/// The size of a store and the number of its rows.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StoreStats {
     /// The version of the store's format.
     pub version: i64,
-    /// Runs.
+    /// The number of runs.
     pub runs: u64,
     /// Runs that have not ended.
     pub open_runs: u64,
     /// Frames of all runs.
     pub frames: u64,
-    /// Facts.
+    /// The number of facts.
     pub facts: u64,
     /// Ledger entries.
     pub ledger_entries: u64,
@@ -112,7 +112,7 @@ impl SqliteStore {
         let connection = schema::open_reader(self.dir())?;
         connection.execute("VACUUM INTO ?1", [name]).map_err(|e| failed("cannot copy the database", e))?;
         let file = File::open(&database).map_err(at)?;
-        file.sync_all().map_err(at)?;
+        toolyard_faults::sync_all(&file).map_err(at)?;
         let mut copied = Copied { database_bytes: file.metadata().map_err(at)?.len(), ..Copied::default() };
         let copy = Connection::open(&database).map_err(|e| failed("cannot open the copy", e))?;
         let mut select = copy
@@ -200,7 +200,7 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// How large the store is and what it holds.
+    /// The size of the store and the number of its rows.
     pub fn stats(&self) -> Result<StoreStats, StoreError> {
         let db = schema::open_reader(self.dir())?;
         let number = |sql: &str| -> Result<u64, StoreError> {
@@ -244,7 +244,7 @@ impl SqliteStore {
             .map_err(|e| failed("cannot look at the store", e))
     }
 
-    /// Makes a copied store one of another node: what the copy's processes held is left behind by processes that are gone.
+    /// Assigns a copied store to another node: the runs that its processes held count as left behind by dead processes.
     pub fn become_another_node(dir: &Path) -> Result<(), StoreError> {
         let doing = "cannot prepare the restored store";
         let db = Connection::open(dir.join(DATABASE)).map_err(|e| failed(doing, e))?;
@@ -254,7 +254,7 @@ impl SqliteStore {
     }
 }
 
-/// Copies one file, private and synced; answers its bytes.
+/// Copies one file, private and synced; returns its size.
 pub fn copy_file(from: &Path, to: &Path) -> std::io::Result<u64> {
     if let Some(folder) = to.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -268,9 +268,9 @@ pub fn copy_file(from: &Path, to: &Path) -> std::io::Result<u64> {
         if count == 0 {
             break;
         }
-        target.write_all(&buffer[..count])?;
+        toolyard_faults::write_all(&mut target, &buffer[..count])?;
         bytes += count as u64;
     }
-    target.sync_all()?;
+    toolyard_faults::sync_all(&target)?;
     Ok(bytes)
 }

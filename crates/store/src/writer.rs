@@ -1,6 +1,6 @@
-//! The one thread that writes. It takes everything queued, makes it one transaction, and has SQLite sync its log with the
-//! commit where somebody waits for the disk: while it does, the next group gathers. There is no timer, except for changes
-//! nobody waits for.
+//! The one thread that writes. It writes all queued changes in one transaction, and SQLite syncs its log with the
+//! commit if a caller waits for the disk; meanwhile the next group accumulates. There is no timer, except for changes
+//! that no caller waits for.
 //!
 //! A transaction is first tried as a whole. If one batch in it cannot be written, the transaction is rolled back and
 //! repeated batch by batch with savepoints, so that the cost of separating them arises only in this case.
@@ -36,7 +36,7 @@ pub(crate) struct Writer {
     hints: Arc<Hints>,
     queue: Arc<Queue>,
     numbers: RunNumbers,
-    /// Runs that lost a batch. Their later batches are refused until somebody claims the run.
+    /// Runs that lost a batch. Their later batches are refused until the run is claimed.
     stopped: HashMap<RunId, StoreError>,
     /// Pages in the log after the last commit, as SQLite reports them.
     log_pages: Arc<AtomicI32>,
@@ -45,7 +45,7 @@ pub(crate) struct Writer {
     /// An idle checkpoint was tried since the last write: trying again at once would change nothing.
     rested: bool,
     last_prune: Option<Instant>,
-    /// Blobs that batches have brought since somebody looks for unused ones.
+    /// Blobs in batches since a search for unused blobs began.
     brought_blobs: Option<HashSet<[u8; 32]>>,
     /// The journal, if there is one.
     journal: Option<Arc<Journal>>,
@@ -59,7 +59,7 @@ type Outcome = Result<Pledge, StoreError>;
 /// The result of an attempted transaction.
 enum Attempt {
     All(Vec<Outcome>),
-    /// Somebody's change was refused; nothing was committed.
+    /// A change was refused; nothing was committed.
     OneRefused,
     /// This process may not write any more; nothing was committed.
     Fenced,
@@ -107,7 +107,7 @@ pub(crate) fn start(
     Ok((writer, journaler))
 }
 
-/// Poisons the queue if the writer ends in any other way than by being closed, so that nobody waits forever.
+/// Poisons the queue if the writer ends without being closed, so that no caller waits forever.
 struct Guard(Arc<Queue>);
 
 impl Drop for Guard {
@@ -153,20 +153,22 @@ impl Writer {
         }
     }
 
-    /// Everything is committed: syncs it, says so in the journal, and takes this process off the list.
+    /// Closes the store after everything is committed: syncs it, marks the journal as retired, and removes this process
+    /// from the list of owners.
     fn close(&mut self) -> Result<(), StoreError> {
         if self.queue.is_poisoned() {
             return Ok(());
         }
         self.sync(self.queue.visible())?;
         if !self.queue.is_writing() {
-            // There was no room: the journal keeps what it has, and this process stays on the list for the next one to find.
+            // The disk is full: the journal keeps its entries, and this process stays in the list of owners for the
+            // next start.
             return Ok(());
         }
         if let (Some(journal), Some(moved)) = (&self.journal, self.moved) {
             journal.retire(moved);
         }
-        // An owner whose runs are still open stays on the list: whoever takes them up finds that it is gone.
+        // An owner with open runs stays in the list, so that the process that resumes them finds it dead.
         let epoch = self.owner.epoch.cast_signed();
         let holds: i64 = self
             .db
@@ -193,7 +195,7 @@ impl Writer {
             }
         }
         if ops.iter().any(|queued| matches!(queued.op, Op::Claim { .. })) {
-            // Whoever is claimed from is gone, and may have left the end of the run's record in its journal.
+            // The previous holder is dead, and may have left the end of the run's record in its journal.
             journal::adopt(&self.dir, &mut self.db, false)?;
         }
         for queued in ops.iter_mut() {
@@ -244,8 +246,8 @@ impl Writer {
         self.answer(ops, outcomes, sync)
     }
 
-    /// Nothing was committed. Whoever waits for an answer gets it; records and facts are kept and tried again, unless the
-    /// store closes.
+    /// Handles a full disk; nothing was committed. Waiting callers are answered; records and facts are kept and
+    /// retried, unless the store closes.
     fn wait_for_room(&mut self, ops: Vec<Queued>, error: StoreError) -> Result<(), StoreError> {
         tracing::error!(%error, "the store waits for room");
         let (asked, kept): (Vec<_>, Vec<_>) = ops.into_iter().partition(|queued| queued.op.has_reply());
@@ -271,7 +273,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes the outcomes known: what is committed at once, what must be synced after the sync.
+    /// Notifies callers: of committed changes at once, of changes that must be synced after the sync.
     fn answer(&mut self, ops: Vec<Queued>, outcomes: Vec<Outcome>, sync: bool) -> Result<(), StoreError> {
         let mut written = Written { sync, upto: self.queue.visible(), ..Written::default() };
         let mut pledges = Vec::new();
@@ -338,16 +340,18 @@ impl Writer {
         self.begin()?;
         let tried = if self.is_registered()? { self.apply_all(ops, one_by_one, sync) } else { Ok(Attempt::Fenced) };
         match tried {
-            Ok(Attempt::All(outcomes)) => match self.execute("COMMIT") {
-                Ok(()) => {
-                    self.moved = ops.iter().rev().find_map(|queued| queued.place).or(self.moved);
-                    Ok(Attempt::All(outcomes))
+            Ok(Attempt::All(outcomes)) => {
+                match schema::before_commit(&self.dir).and_then(|()| self.execute("COMMIT")) {
+                    Ok(()) => {
+                        self.moved = ops.iter().rev().find_map(|queued| queued.place).or(self.moved);
+                        Ok(Attempt::All(outcomes))
+                    }
+                    Err(error) => {
+                        self.roll_back();
+                        Err(error)
+                    }
                 }
-                Err(error) => {
-                    self.roll_back();
-                    Err(error)
-                }
-            },
+            }
             other => {
                 self.roll_back();
                 other
@@ -355,7 +359,8 @@ impl Writer {
         }
     }
 
-    /// Whether this process may still write: somebody who takes its runs over removes it from the list first.
+    /// Whether this process may still write: a process that takes over its runs removes it from the list of owners
+    /// first.
     fn is_registered(&self) -> rusqlite::Result<bool> {
         self.db
             .prepare_cached("SELECT 1 FROM owners WHERE epoch = ?1")?
@@ -417,7 +422,7 @@ impl Writer {
         Ok(Attempt::All(outcomes))
     }
 
-    /// Begins, however long other processes keep the database busy, within reason.
+    /// Begins a transaction; retries for up to `BUSY_PATIENCE` while other processes keep the database busy.
     fn begin(&self) -> rusqlite::Result<()> {
         let started = Instant::now();
         loop {
@@ -447,7 +452,7 @@ impl Writer {
         self.db.prepare_cached(sql)?.execute([]).map(|_| ())
     }
 
-    /// Moves what the log holds into the database, as far as readers allow; the next commit then begins the log anew.
+    /// Moves the log into the database, as far as readers allow; the next commit then restarts the log.
     fn checkpoint(&mut self) -> Result<(), StoreError> {
         let result = self.db.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)").and_then(|mut statement| {
             statement.query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i32>(1)?, row.get::<_, i32>(2)?)))
@@ -458,7 +463,8 @@ impl Writer {
                 self.checkpoint_at = limits::WAL_PAGES_HARD;
                 Ok(())
             }
-            // A reader or another process is in the way: again when the log has grown as much once more.
+            // A reader or another process prevents the checkpoint; it is tried again when the log has grown by the same
+            // amount.
             Ok((_, in_log, _)) => {
                 self.checkpoint_at = in_log.max(0).saturating_add(limits::WAL_PAGES_HARD);
                 Ok(())

@@ -5,14 +5,17 @@
 #![allow(unreachable_pub, reason = "a test binary exports nothing")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests and what helps them")]
 
+#[path = "../../../tests/faults/plan.rs"]
+mod fault_plan;
 #[path = "../../../tests/random.rs"]
 mod random;
 mod suite;
 mod support;
 
 macro_rules! expand {
-    ($home:ty: $($test:ident),* $(,)?) => {
+    ($home:ty, $ignore:meta: $($test:ident),* $(,)?) => {
         $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        #[$ignore]
         async fn $test() {
             crate::suite::$test::<$home>().await;
         })*
@@ -20,8 +23,8 @@ macro_rules! expand {
 }
 
 macro_rules! contract {
-    ($home:ty) => {
-        expand!($home:
+    ($home:ty, $ignore:meta) => {
+        expand!($home, $ignore:
             frames_come_back_as_they_went,
             a_walk_can_be_ended_and_may_use_the_store,
             a_long_run_is_read_in_order,
@@ -55,8 +58,8 @@ macro_rules! contract {
 }
 
 macro_rules! across_processes {
-    ($home:ty) => {
-        expand!($home:
+    ($home:ty, $ignore:meta) => {
+        expand!($home, $ignore:
             dropping_writes_everything,
             what_was_durable_survives_kill,
             a_claim_sees_what_a_killed_process_left,
@@ -69,19 +72,33 @@ macro_rules! across_processes {
 }
 
 mod memory {
-    contract!(crate::support::MemoryHome);
+    contract!(crate::support::MemoryHome, doc = "One test of the suite.");
 }
 
 mod sqlite {
-    contract!(crate::support::SqliteHome);
-    across_processes!(crate::support::SqliteHome);
+    contract!(crate::support::SqliteHome, doc = "One test of the suite.");
+    across_processes!(crate::support::SqliteHome, doc = "One test of the suite.");
 
     mod attacks;
+    mod faults;
     mod journals;
     mod kept;
     mod only;
     mod sealing;
     mod tampered;
+}
+
+mod postgres {
+    contract!(crate::support::postgres::PostgresHome, ignore = "needs PostgreSQL: make postgres");
+    across_processes!(crate::support::postgres::PostgresHome, ignore = "needs PostgreSQL: make postgres");
+
+    mod only;
+}
+
+/// Behind a pooler that gives every transaction another connection.
+mod pooled {
+    contract!(crate::support::postgres::PooledHome, ignore = "needs PostgreSQL and PgBouncer: make postgres");
+    across_processes!(crate::support::postgres::PooledHome, ignore = "needs PostgreSQL and PgBouncer: make postgres");
 }
 
 /// Where child processes begin: see [`support::spawn`].

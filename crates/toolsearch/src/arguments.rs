@@ -27,7 +27,7 @@ pub(crate) struct Query {
 
 /// Who asks: a model's question and answer take room in its context, a script's do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asker {
+pub(crate) enum Requester {
     Model,
     Script,
 }
@@ -44,7 +44,7 @@ pub(crate) fn search(
     args: &Map<String, Value>,
     default: usize,
     most: usize,
-    asker: Asker,
+    asker: Requester,
 ) -> Result<SearchRequest, Failure> {
     let limit_value = args.get("limit").or_else(|| args.get("options").and_then(|options| options.get("limit")));
     let top = limit_value.filter(|limit| !limit.is_null()).map(|limit| positive(limit, most)).transpose()?;
@@ -73,7 +73,7 @@ fn batch(
     list: &[Value],
     top: Option<usize>,
     (default, most): (usize, usize),
-    asker: Asker,
+    asker: Requester,
 ) -> Result<SearchRequest, Failure> {
     let first = first.filter(|text| !text.trim().is_empty());
     if top.is_some() && first.is_none() {
@@ -87,7 +87,7 @@ fn batch(
         return Err(invalid(format!("at most {MAX_BATCH_QUERIES} queries are searched at once.")));
     }
     let bytes = serde_json::to_string(list).map_or(0, |json| json.len());
-    if asker == Asker::Model && bytes > MAX_BATCH_BYTES {
+    if asker == Requester::Model && bytes > MAX_BATCH_BYTES {
         return Err(invalid(format!(
             "queries take {bytes} bytes; at most {MAX_BATCH_BYTES} are read. Say each step in a few words."
         )));
@@ -279,16 +279,16 @@ mod tests {
                 "the limits of a batch add up to 51; at most 50 are answered.",
             ),
         ] {
-            assert_eq!(search(&map(given.clone()), 8, 20, Asker::Model).unwrap_err().message, message, "{given}");
+            assert_eq!(search(&map(given.clone()), 8, 20, Requester::Model).unwrap_err().message, message, "{given}");
         }
         let long = |chars: usize| map(json!({"queries": ["x".repeat(chars), "y"]}));
-        assert!(search(&long(512), 8, 20, Asker::Script).is_ok(), "a script's batch takes no room in a context");
-        assert!(search(&long(513), 8, 20, Asker::Script).is_err());
+        assert!(search(&long(512), 8, 20, Requester::Script).is_ok(), "a script's batch takes no room in a context");
+        assert!(search(&long(513), 8, 20, Requester::Script).is_err());
     }
 
     #[test]
     fn limits_are_clipped_and_shared() {
-        let one = |given: Value| match search(&map(given), 8, 20, Asker::Model).unwrap() {
+        let one = |given: Value| match search(&map(given), 8, 20, Requester::Model).unwrap() {
             SearchRequest::One(query) => query.limit,
             SearchRequest::Batch(_) => 0,
         };
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(one(json!({"query": "x", "limit": 500})), 20);
         assert_eq!(one(json!({"query": "x", "options": {"limit": 3}})), 3);
         let args = map(json!({"query": "first", "queries": vec!["x"; 15]}));
-        let SearchRequest::Batch(batch) = search(&args, 8, 20, Asker::Model).unwrap() else { panic!() };
+        let SearchRequest::Batch(batch) = search(&args, 8, 20, Requester::Model).unwrap() else { panic!() };
         assert_eq!((batch.len(), batch[0].text.as_str(), batch[0].limit), (16, "first", 3));
     }
 }

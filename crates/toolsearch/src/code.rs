@@ -1,10 +1,10 @@
 //! `tool_search_code`: a script in the sandbox, and the bridge that answers its requests.
 
 use crate::{
-    arguments::{self, Asker, SearchRequest},
+    arguments::{self, Requester, SearchRequest},
     entries::DescribedTool,
     lookup,
-    provider::{Room, SCRIPT_DOOR, ToolSearch, called, report, told, unwritable},
+    provider::{ResponseSize, SCRIPT_DOOR, ToolSearch, called, report, told, unwritable},
     telemetry::{Counters, Telemetry},
 };
 use serde::Serialize;
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use toolyard_catalog::surface::{EffectiveCatalog, Mode};
 use toolyard_engine::{BoxFuture, CallContext, NestedCalls, Output};
 use toolyard_protocol::{ErrorCode, Failure};
-use toolyard_sandbox::{Bridge, Cause, Limits, Method, ScriptFailure, wire::Thrown};
+use toolyard_sandbox::{Bridge, Cause, Limits, Method, ScriptFailure, wire::ScriptException};
 
 /// Runs the script of a call.
 pub(crate) async fn run(
@@ -84,13 +84,13 @@ struct Relay {
 struct Request {
     method: Method,
     args: Vec<Value>,
-    answer: tokio::sync::oneshot::Sender<Result<Value, Thrown>>,
+    answer: tokio::sync::oneshot::Sender<Result<Value, ScriptException>>,
 }
 
 impl Bridge for Relay {
-    fn ask(&self, method: Method, args: Vec<Value>) -> BoxFuture<'_, Result<Value, Thrown>> {
+    fn ask(&self, method: Method, args: Vec<Value>) -> BoxFuture<'_, Result<Value, ScriptException>> {
         Box::pin(async move {
-            let gone = || Thrown::new("Error", "the script was stopped");
+            let gone = || ScriptException::new("Error", "the script was stopped");
             if self.stop.is_cancelled() {
                 return Err(gone());
             }
@@ -138,14 +138,14 @@ impl Server<'_> {
         let catalog = self.catalog().await?;
         let settings = &self.search.settings;
         let wanted =
-            arguments::search(&search_arguments(args), settings.default_limit, settings.max_limit, Asker::Script)?;
+            arguments::search(&search_arguments(args), settings.default_limit, settings.max_limit, Requester::Script)?;
         self.note(|telemetry| telemetry.search_count += 1);
         match &wanted {
             SearchRequest::One(query) => {
                 serde_json::to_value(self.search.hits(&catalog, &query.text, query.limit, false))
             }
             SearchRequest::Batch(queries) => {
-                serde_json::to_value(self.search.batch(&catalog, queries, Room::Any, false).results)
+                serde_json::to_value(self.search.batch(&catalog, queries, ResponseSize::Any, false).results)
             }
         }
         .map_err(unwritable)
@@ -214,8 +214,11 @@ fn selector(args: &[Value]) -> Result<String, Failure> {
     }
 }
 
-fn thrown(failure: &Failure) -> Thrown {
-    Thrown { code: Some(failure.code.as_str().to_owned()), ..Thrown::new("ToolError", failure.message.clone()) }
+fn thrown(failure: &Failure) -> ScriptException {
+    ScriptException {
+        code: Some(failure.code.as_str().to_owned()),
+        ..ScriptException::new("ToolError", failure.message.clone())
+    }
 }
 
 fn to_failure(failed: ScriptFailure) -> Failure {

@@ -21,10 +21,10 @@ const MAX_SIGNATURE_PARAMETERS: usize = 12;
 /// A tool in a search result. If space is short, everything except the id may be left out.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct FoundTool {
+pub(crate) struct SearchEntry {
     id: String,
     #[serde(flatten)]
-    about: Option<About>,
+    about: Option<ToolSummary>,
     /// Why it was found, for people who ask.
     #[serde(flatten)]
     reasons: Option<Reasons>,
@@ -32,7 +32,7 @@ pub(crate) struct FoundTool {
 
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct About {
+struct ToolSummary {
     source: &'static str,
     #[serde(flatten)]
     origin: Option<Origin>,
@@ -73,13 +73,13 @@ struct Reasons {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DescribedTool {
     #[serde(flatten)]
-    tool: FoundTool,
+    tool: SearchEntry,
     parameters: Schema,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_schema: Option<Schema>,
 }
 
-impl FoundTool {
+impl SearchEntry {
     /// The compact form: enough to choose by.
     pub(crate) fn compact(entry: &ToolEntry) -> Self {
         let (definition, source) = (entry.definition(), entry.source());
@@ -89,7 +89,7 @@ impl FoundTool {
             tool_name: entry.name().clone(),
             operation: "tool",
         });
-        let about = About {
+        let about = ToolSummary {
             source: source.catalog_source(),
             origin: Some(Origin { source_name: source.name.to_string(), mcp }),
             name: entry.name().clone(),
@@ -129,7 +129,7 @@ impl DescribedTool {
     /// Everything, with the exact schema.
     pub(crate) fn of(entry: &ToolEntry) -> Self {
         let definition = entry.definition();
-        let mut tool = FoundTool::compact(entry);
+        let mut tool = SearchEntry::compact(entry);
         if let Some(about) = &mut tool.about {
             about.description.clone_from(&definition.description);
         }

@@ -17,14 +17,18 @@ mod code;
 mod config;
 mod controls;
 mod entries;
+mod explained;
 mod lookup;
 mod meaning;
 mod provider;
 pub mod quality;
+mod savings;
 mod telemetry;
 
 pub use config::{Options, Settings, ToolSearchConfig};
 pub use controls::definitions;
+pub use explained::{ExplainedSearch, HitPart, HitWord, SurfaceFigures, ToolHit};
 pub use meaning::StaticMeaning;
 pub use provider::ToolSearch;
+pub use savings::{DaySavings, DoorSavings, MAX_DAYS, Savings, SavingsCounter, SavingsHistory};
 pub use telemetry::{Counters, Telemetry};

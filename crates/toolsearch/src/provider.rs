@@ -1,13 +1,14 @@
 //! [`ToolSearch`]: runs the control tools.
 
 use crate::{
-    arguments::{self, Asker, Query, SearchRequest},
+    arguments::{self, Query, Requester, SearchRequest},
     code,
     config::Settings,
     controls,
-    entries::{DescribedTool, FoundTool},
+    entries::{DescribedTool, SearchEntry},
     lookup,
-    telemetry::{Called, Counters, Telemetry},
+    savings::SavingsCounter,
+    telemetry::{CompletedCall, Counters, Telemetry},
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -17,7 +18,8 @@ use toolyard_catalog::{
     SourceKind, ToolEntry,
     search::MeaningModel,
     surface::{
-        CALL, CODE, DESCRIBE, DISPATCH, EffectiveCatalog, Effectives, Mode, SEARCH, Surface, SurfaceSettings, Turn,
+        CALL, CODE, DESCRIBE, DISPATCH, EffectiveCatalog, EffectiveCatalogCache, Mode, SEARCH, Surface,
+        SurfaceSettings, Turn,
     },
 };
 use toolyard_engine::{
@@ -32,10 +34,10 @@ const MAX_BATCH_ANSWER_CHARS: usize = 4_000;
 /// Lengths of descriptions tried, longest first, before candidates are left out.
 const BATCH_DESCRIPTIONS: [usize; 4] = [160, 80, 40, 0];
 
-/// How long a batch's answer may be.
+/// The maximum size of a batch's answer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Room {
-    /// As long as it is.
+pub(crate) enum ResponseSize {
+    /// No limit.
     Any,
     /// Maximum number of characters.
     Chars(usize),
@@ -44,7 +46,7 @@ pub(crate) enum Room {
 /// The answer to one query.
 #[derive(Serialize)]
 struct SearchAnswer {
-    tools: Vec<FoundTool>,
+    tools: Vec<SearchEntry>,
     #[serde(skip_serializing_if = "Option::is_none")]
     surface: Option<DescribedSurface>,
 }
@@ -63,7 +65,7 @@ pub(crate) struct Batch {
 #[derive(Serialize)]
 pub(crate) struct BatchResult {
     query: String,
-    candidates: Vec<FoundTool>,
+    candidates: Vec<SearchEntry>,
     #[serde(skip_serializing_if = "is_false")]
     truncated: bool,
 }
@@ -98,10 +100,10 @@ struct DescribedSurface {
     directory: Option<String>,
 }
 
-/// A call's answer: the tool, and what it gave.
+/// A call's answer: the tool and its result.
 #[derive(Serialize)]
 pub(crate) struct ToolAnswer {
-    tool: FoundTool,
+    tool: SearchEntry,
     result: ToolAnswerResult,
 }
 
@@ -122,9 +124,10 @@ struct TextPart {
 /// Runs the control tools.
 pub struct ToolSearch {
     pub(crate) settings: Settings,
-    pub(crate) effectives: Effectives,
+    pub(crate) effectives: EffectiveCatalogCache,
     pub(crate) runner: ScriptRunner,
     pub(crate) counters: Arc<Counters>,
+    savings: Arc<SavingsCounter>,
     /// Whether scripts can be isolated on this machine; determined once, when first needed.
     isolation: tokio::sync::OnceCell<Result<(), String>>,
 }
@@ -134,9 +137,10 @@ impl ToolSearch {
     pub fn new(settings: Settings, runner: ScriptRunner, model: Option<Arc<dyn MeaningModel>>) -> Self {
         Self {
             settings,
-            effectives: Effectives::new(model),
+            effectives: EffectiveCatalogCache::new(model),
             runner,
             counters: Arc::default(),
+            savings: Arc::default(),
             isolation: tokio::sync::OnceCell::new(),
         }
     }
@@ -154,6 +158,24 @@ impl ToolSearch {
     /// What the control tools did since the start.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.counters
+    }
+
+    /// What it saved, by day and door.
+    pub fn savings(&self) -> &Arc<SavingsCounter> {
+        &self.savings
+    }
+
+    /// Counts one list for a model, and writes from time to time what was counted, in the background.
+    fn count(&self, engine: &Engine, caller: &Caller, direct_bytes: usize, shown_bytes: usize) {
+        if !self.savings.add(caller.door, direct_bytes, shown_bytes, engine.clock().now()) {
+            return;
+        }
+        let (savings, store) = (self.savings.clone(), engine.store().clone());
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = savings.write(&*store) {
+                tracing::debug!(%error, "what Tool Search saved is written later");
+            }
+        });
     }
 
     /// The mode that holds: `code` becomes `tools`, with a notice, where scripts cannot be isolated.
@@ -232,7 +254,7 @@ impl ToolSearch {
 
     async fn search(&self, context: &CallContext, args: &Map<String, Value>) -> Result<Output, Failure> {
         let catalog = self.nested_catalog(&context.calls).await?;
-        let wanted = arguments::search(args, self.settings.default_limit, self.settings.max_limit, Asker::Model)?;
+        let wanted = arguments::search(args, self.settings.default_limit, self.settings.max_limit, Requester::Model)?;
         let explain = args.get("explain") == Some(&Value::Bool(true));
         let surface = match args.get("mode").and_then(Value::as_str) {
             Some(mode) => Some(self.described_surface(&catalog, mode).await?),
@@ -246,7 +268,7 @@ impl ToolSearch {
             }
             SearchRequest::Batch(queries) => {
                 // Reasons are for people, who may read as much as they asked for.
-                let room = if explain { Room::Any } else { Room::Chars(MAX_BATCH_ANSWER_CHARS) };
+                let room = if explain { ResponseSize::Any } else { ResponseSize::Chars(MAX_BATCH_ANSWER_CHARS) };
                 let batch = Batch { surface, ..self.batch(&catalog, queries, room, explain) };
                 (Output::of(&batch)?, batch.count())
             }
@@ -281,19 +303,31 @@ impl ToolSearch {
     }
 
     /// The tools found for one query.
-    pub(crate) fn hits(&self, catalog: &EffectiveCatalog, query: &str, limit: usize, explain: bool) -> Vec<FoundTool> {
+    pub(crate) fn hits(
+        &self,
+        catalog: &EffectiveCatalog,
+        query: &str,
+        limit: usize,
+        explain: bool,
+    ) -> Vec<SearchEntry> {
         Counters::add(&self.counters.searches);
-        catalog.search(query, limit, explain).into_iter().map(|hit| FoundTool::found(hit, explain)).collect()
+        catalog.search(query, limit, explain).into_iter().map(|hit| SearchEntry::found(hit, explain)).collect()
     }
 
     /// A batch's answers. Where room is short, descriptions shrink first, and then the last candidates of each query
     /// are left out, evenly.
-    pub(crate) fn batch(&self, catalog: &EffectiveCatalog, queries: &[Query], room: Room, explain: bool) -> Batch {
-        let found: Vec<Vec<FoundTool>> =
+    pub(crate) fn batch(
+        &self,
+        catalog: &EffectiveCatalog,
+        queries: &[Query],
+        room: ResponseSize,
+        explain: bool,
+    ) -> Batch {
+        let found: Vec<Vec<SearchEntry>> =
             queries.iter().map(|query| self.hits(catalog, &query.text, query.limit, explain)).collect();
         let most = found.iter().map(Vec::len).max().unwrap_or(0);
         let whole = answer(queries, &found, most, usize::MAX);
-        let Room::Chars(room) = room else { return whole };
+        let ResponseSize::Chars(room) = room else { return whole };
         if whole.chars() <= room {
             return whole;
         }
@@ -397,6 +431,7 @@ impl ModelView for ToolSearch {
             self.counters.catalog_tools.store(catalog.len() as u64, Ordering::Relaxed);
             self.counters.direct_bytes.store(catalog.direct_bytes() as u64, Ordering::Relaxed);
             self.counters.compact_bytes.store(surface.bytes() as u64, Ordering::Relaxed);
+            self.count(engine, caller, catalog.direct_bytes(), surface.bytes());
             Ok(Shown { surface, notice })
         })
     }
@@ -408,7 +443,7 @@ impl ModelView for ToolSearch {
 
 /// The answer to a batch, with this many candidates for each query and descriptions of this many characters. Short
 /// answers contain only what is needed to choose and call a tool.
-fn answer(queries: &[Query], found: &[Vec<FoundTool>], kept: usize, description: usize) -> Batch {
+fn answer(queries: &[Query], found: &[Vec<SearchEntry>], kept: usize, description: usize) -> Batch {
     let results: Vec<BatchResult> = queries
         .iter()
         .zip(found)
@@ -433,8 +468,8 @@ pub(crate) fn report(context: &CallContext, telemetry: &Telemetry) -> Result<(),
 }
 
 /// A call as telemetry lists it.
-pub(crate) fn called(entry: &ToolEntry, answer: &NestedAnswer) -> Called {
-    Called {
+pub(crate) fn called(entry: &ToolEntry, answer: &NestedAnswer) -> CompletedCall {
+    CompletedCall {
         nested_id: answer.nested_id.clone(),
         call_id: answer.result.call_id.to_string(),
         id: entry.id().to_owned(),
@@ -462,7 +497,7 @@ pub(crate) fn told(entry: &ToolEntry, answer: &NestedAnswer) -> Result<ToolAnswe
         }
     };
     let result = ToolAnswerResult { content, details, call_id: result.call_id };
-    Ok(ToolAnswer { tool: FoundTool::compact(entry), result })
+    Ok(ToolAnswer { tool: SearchEntry::compact(entry), result })
 }
 
 /// The failure for JSON that cannot be written, which is a defect.

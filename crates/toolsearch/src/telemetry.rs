@@ -32,21 +32,21 @@ pub struct Telemetry {
     /// Number of calls.
     pub call_count: u32,
     /// Bytes of tools and prompt a model is shown, directly and in this mode.
-    pub bytes: Bytes,
+    pub bytes: SurfaceSize,
     /// Tools that were described or called, in that order, each once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub selected: Vec<Selected>,
+    pub selected: Vec<SelectedTool>,
     /// The calls, in the order they ended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub calls: Vec<Called>,
+    pub calls: Vec<CompletedCall>,
     /// The last call.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub final_call: Option<Called>,
+    pub final_call: Option<CompletedCall>,
 }
 
 /// What a model is shown, in bytes of JSON and prompt.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Bytes {
+pub struct SurfaceSize {
     /// Every tool with its schema.
     pub direct: usize,
     /// The compact surface.
@@ -55,7 +55,7 @@ pub struct Bytes {
 
 /// A tool that was described or called.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Selected {
+pub struct SelectedTool {
     /// The id of the tool.
     pub id: String,
     /// `openclaw`, `mcp` or `client`.
@@ -65,7 +65,7 @@ pub struct Selected {
 /// A call that was made.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Called {
+pub struct CompletedCall {
     /// `<parent tool>:<parent call>:<tool>:<number>`.
     pub nested_id: String,
     /// The call's own id in the record.
@@ -93,7 +93,7 @@ impl Telemetry {
             search_count: 0,
             describe_count: 0,
             call_count: 0,
-            bytes: Bytes { direct: catalog.direct_bytes(), compact: first.bytes() },
+            bytes: SurfaceSize { direct: catalog.direct_bytes(), compact: first.bytes() },
             selected: Vec::new(),
             calls: Vec::new(),
             final_call: None,
@@ -101,13 +101,13 @@ impl Telemetry {
     }
 
     pub(crate) fn select(&mut self, entry: &ToolEntry) {
-        let selected = Selected { id: entry.id().to_owned(), source: entry.source().catalog_source() };
+        let selected = SelectedTool { id: entry.id().to_owned(), source: entry.source().catalog_source() };
         if self.selected.len() < MAX_LISTED && !self.selected.contains(&selected) {
             self.selected.push(selected);
         }
     }
 
-    pub(crate) fn called(&mut self, called: Called) {
+    pub(crate) fn called(&mut self, called: CompletedCall) {
         if self.calls.len() < MAX_LISTED {
             self.calls.push(called.clone());
         }

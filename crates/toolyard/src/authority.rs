@@ -17,7 +17,8 @@ pub fn built_in_tools() -> Result<Vec<ToolEntry>, RegistryError> {
     let core =
         [toolyard_vault::definitions()?, toolyard_knowledge::definitions()?, toolyard_toolsearch::definitions()?];
     let core = core.into_iter().flatten().map(|definition| ToolEntry::new(definition, ToolSource::core()));
-    // Those that stand for a coding agent's call are there for hooks alone; what takes such a call back is there for all.
+    // Tools that represent a coding agent's call are reserved for hooks. The tool that undoes such a call is available
+    // to everybody.
     let hooks = toolyard_hooks::entries()?.into_iter().filter(|tool| tool.native().is_none());
     core.chain(crate::context::entries(&context)?.into_iter().chain(hooks).map(Ok)).collect()
 }
@@ -192,7 +193,7 @@ mod tests {
         assert!(committed == text, "docs/reference/authority.md is out of date: run `make docs`");
     }
 
-    /// Words in an argument's name that mean a place on a disk.
+    /// Words in an argument's name that indicate a path on a disk.
     const PATH_WORDS: [&str; 7] = ["path", "file", "folder", "dir", "source", "root", "vault"];
 
     #[test]

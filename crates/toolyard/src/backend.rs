@@ -17,19 +17,19 @@ use toolyard_service::{
     local::{YardStatus, YardStatusParams},
 };
 
-/// How long a command waits for upstream servers and plugins that were never seen.
+/// How long a command waits for upstream servers and plugins that have no cached tools.
 const MEET_WITHIN: std::time::Duration = std::time::Duration::from_secs(20);
 
-/// Answers methods.
+/// Where a command's methods are executed.
 pub enum Backend {
-    /// In this process.
+    /// In this process, which has opened the store.
     Here(Box<Yard>),
     /// In a running Toolyard.
     There(LocalClient),
 }
 
 impl Backend {
-    /// A running Toolyard if there is one that serves what is meant, else this process.
+    /// Connects to a running Toolyard that serves the same home and vault; otherwise opens the store in this process.
     pub async fn open(global: &Global, needs: Needs) -> Result<Self, Failure> {
         let resolved = config::resolve(global)?;
         if !global.in_process
@@ -37,17 +37,18 @@ impl Backend {
         {
             return Ok(Self::There(client));
         }
-        // What others bring is remembered in the store, and found nowhere else.
+        // The tools of plugins and upstream servers are cached in the store and nowhere else.
         let others = !resolved.config.mcp.servers.is_empty()
             || !resolved.config.plugins.paths.is_empty()
             || resolved.home.plugins().join("installed.json").exists();
         let needs = if others { Needs::Store } else { needs };
         let yard = Yard::open(resolved, needs)?;
         if others {
-            // What was seen before is there at once; what never was is given a while.
+            // Cached tools are available at once. Servers and plugins without a cache get `MEET_WITHIN` to register
+            // theirs.
             if tokio::time::timeout(MEET_WITHIN, yard.connect().done()).await.is_err() {
                 tracing::info!(
-                    "not all upstream servers and plugins have answered; the command goes on without their tools"
+                    "not all upstream servers and plugins have answered; the command continues without their tools"
                 );
             }
         }
@@ -64,7 +65,7 @@ impl Backend {
         serde_json::from_str(answer.get()).map_err(|error| unread(M::NAME, &error))
     }
 
-    /// Calls a method whose answer is another system's words, of which a command reads a part.
+    /// Calls a method whose answer has another system's format, of which the command reads a part.
     pub async fn call_raw<M: Method>(
         &mut self,
         params: &M::Params,
@@ -89,7 +90,7 @@ impl Backend {
         matches!(self, Self::There(_))
     }
 
-    /// Ends what was opened.
+    /// Closes the connection or the store.
     pub async fn close(self) {
         if let Self::Here(yard) = self {
             yard.close().await;
@@ -97,8 +98,8 @@ impl Backend {
     }
 }
 
-/// The running Toolyard that serves what is meant. A failure where one runs but its local socket's secret cannot be
-/// read or is not accepted: working beside it in this process would hide that.
+/// Connects to the running Toolyard of this home and vault; `None` if none runs. If one runs but the secret of its
+/// local socket cannot be read or is refused, that is a failure: doing the work in this process would hide it.
 pub(crate) async fn running(resolved: &Resolved, global: &Global) -> Result<Option<LocalClient>, Failure> {
     let Some(mut client) = LocalClient::connect(&resolved.home.socket()).await? else { return Ok(None) };
     let status = match client.call::<YardStatus>(&YardStatusParams::default(), None).await {

@@ -11,6 +11,9 @@ mod eval;
 mod extensions;
 mod gateway;
 mod hooks;
+mod later;
+mod nodes;
+mod notify;
 mod plan;
 pub mod reference;
 mod runs;
@@ -27,7 +30,10 @@ pub use ctx::CtxCommand;
 pub use eval::EvalCommand;
 pub use extensions::{McpAdd, McpArgs, McpCommand, PluginsCommand};
 pub use gateway::{ConsoleArgs, DevicesCommand, GatewayCommand, GatewayTarget, UpArgs};
-pub use hooks::{HooksClient, HooksClientArgs, HooksCommand, HooksInstallArgs, HooksRunArgs};
+pub use hooks::{HookRunner, HooksClient, HooksClientArgs, HooksCommand, HooksInstallArgs, HooksRunArgs, ManagedArgs};
+pub use later::Later;
+pub use nodes::{MigrateArgs, NodesCommand};
+pub use notify::NotifyCommand;
 pub use plan::{Approval, PlanCommand, PlanFile};
 pub use runs::{KeysCommand, RunFilterArgs, RunsCommand};
 pub use tools::{CallArgs, CorpusArg, SearchMode, ToolsCommand, WhyArgs};
@@ -79,98 +85,106 @@ pub struct Global {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Set Toolyard up: a few questions, a commented config.toml, the first index
-    Init(InitArgs),
+    Init(Later<InitArgs>),
     /// Start Toolyard and serve until stopped
-    Up(UpArgs),
+    Up(Later<UpArgs>),
     /// Pair a browser with the running Toolyard and open the web console
-    Console(ConsoleArgs),
+    Console(Later<ConsoleArgs>),
     /// Print the status: running or not, address, vault, index, session key, open questions, what to do next
     Status,
     /// Call one tool
-    Call(CallArgs),
+    Call(Later<CallArgs>),
     /// List, describe and search tools
     #[command(subcommand)]
-    Tools(ToolsCommand),
+    Tools(Later<ToolsCommand>),
     /// Check, predict, run, replay, fork and undo plans
     #[command(subcommand)]
-    Plan(PlanCommand),
+    Plan(Later<PlanCommand>),
     /// List, show, export, verify, resume and cancel runs
     #[command(subcommand)]
-    Runs(RunsCommand),
+    Runs(Later<RunsCommand>),
     /// Print log lines of the running Toolyard
-    Logs(LogsArgs),
-    /// Show what the running Toolyard is doing, refreshed every second, until interrupted
+    Logs(Later<LogsArgs>),
+    /// Show what the running Toolyard is doing, refreshed when something happens, until interrupted
     Top,
     /// List, show and answer the questions of agents
     #[command(subcommand)]
-    Approvals(ApprovalsCommand),
+    Approvals(Later<ApprovalsCommand>),
     /// List and revoke lasting permissions
     #[command(subcommand)]
-    Grants(GrantsCommand),
+    Grants(Later<GrantsCommand>),
+    /// Show and try the notifications that reach a person elsewhere
+    #[command(subcommand)]
+    Notify(Later<NotifyCommand>),
     /// Say what every agent did in a span of time
-    Report(ReportArgs),
+    Report(Later<ReportArgs>),
     /// Copy everything Toolyard keeps into a folder, while it runs
-    Backup(BackupArgs),
+    Backup(Later<BackupArgs>),
     /// Put a backup into an empty home (--home)
-    Restore(RestoreArgs),
+    Restore(Later<RestoreArgs>),
     /// Remove old runs; the ledger keeps the proof that they existed
-    Prune(PruneArgs),
+    Prune(Later<PruneArgs>),
     /// Check and measure the store
     #[command(subcommand)]
-    Store(StoreCommand),
+    Store(Later<StoreCommand>),
     /// List and replace the keys that sign the record
     #[command(subcommand)]
-    Keys(KeysCommand),
+    Keys(Later<KeysCommand>),
+    /// List the nodes of a cluster, and end one that is lost
+    #[command(subcommand)]
+    Nodes(Later<NodesCommand>),
+    /// Move everything that is kept into a PostgreSQL that several nodes share, or back
+    Migrate(Later<MigrateArgs>),
     /// Call a running gateway over its WebSocket
     #[command(subcommand)]
-    Gateway(GatewayCommand),
+    Gateway(Later<GatewayCommand>),
     /// Send messages to a connected Claude Code, read its replies, and answer its permission questions
     #[command(subcommand)]
-    Bridge(BridgeCommand),
+    Bridge(Later<BridgeCommand>),
     /// Start Claude Code connected to a session
     #[command(subcommand)]
-    Claude(ClaudeCommand),
+    Claude(Later<ClaudeCommand>),
     /// The MCP server that Claude Code starts; it connects to the bridge with the SYNTHESIS_* variables
-    ClaudePlugin(ClaudePluginArgs),
+    ClaudePlugin(Later<ClaudePluginArgs>),
     /// Serve MCP on standard input and output, for a client that starts this command
-    Mcp(McpArgs),
+    Mcp(Later<McpArgs>),
     /// Install, list, update and remove plugins
     #[command(subcommand)]
-    Plugins(PluginsCommand),
+    Plugins(Later<PluginsCommand>),
     /// Enter Toolyard into a client's settings: its MCP server and, where the client has them, hooks
-    Connect(ConnectArgs),
+    Connect(Later<ConnectArgs>),
     /// Take over what clients already have
     #[command(subcommand)]
-    Import(ImportCommand),
+    Import(Later<ImportCommand>),
     /// Put hooks into coding agents, so that calls of their own tools are decided, recorded and taken back here
     #[command(subcommand)]
-    Hooks(HooksCommand),
+    Hooks(Later<HooksCommand>),
     /// List, approve, reject and revoke devices
     #[command(subcommand)]
-    Devices(DevicesCommand),
+    Devices(Later<DevicesCommand>),
     /// Show and check the configuration
     #[command(subcommand)]
-    Config(ConfigCommand),
+    Config(Later<ConfigCommand>),
     /// Index and search the notes of the vault
     #[command(subcommand)]
-    Vault(VaultCommand),
+    Vault(Later<VaultCommand>),
     /// List, read, search, import and remove what agents remember (viking://)
     #[command(subcommand)]
-    Ctx(CtxCommand),
+    Ctx(Later<CtxCommand>),
     /// Explain why a note, a memory or a tool was found for a question, or was not
-    Why(WhyArgs),
+    Why(Later<WhyArgs>),
     /// Measure search quality on your own data
     #[command(subcommand)]
-    Eval(EvalCommand),
+    Eval(Later<EvalCommand>),
     /// Explain an error code
-    Explain(ExplainArgs),
+    Explain(Later<ExplainArgs>),
     /// Check this installation and report problems
     Doctor,
     /// Print the version of this program
     Version,
     /// Look after this program itself
     #[command(subcommand, name = "self")]
-    SelfCommand(SelfCommand),
+    SelfCommand(Later<SelfCommand>),
     /// Print a completion script for a shell
     Completions {
         /// The shell

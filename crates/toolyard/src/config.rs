@@ -1,16 +1,19 @@
-//! Configuration in stages: what the file says ([`Config`], in `config/file.rs`), then what it means with the command line
-//! on top ([`Resolved`]). `docs/reference/configuration.md` is generated from the types (`config/page.rs`).
+//! Configuration in two stages: the file as it is written ([`Config`], in `config/file.rs`), and the settings with
+//! defaults and command line applied ([`Resolved`]). `docs/reference/configuration.md` is generated from the types
+//! (`config/page.rs`).
 
 mod file;
 mod page;
+mod patch;
 mod secrets;
 
 pub use file::{
     AgentDefaults, AgentsConfig, ApprovalsBy, BridgeConfig, Config, EngineConfig, ExperimentalConfig, Exposure,
-    GatewayConfig, HooksConfig, LogConfig, LogFormat, McpConfig, RateLimitConfig, RecordConfig, RetentionConfig,
-    RunFilesMode, TlsConfig, ToolsConfig, VaultConfig,
+    GatewayConfig, HooksConfig, LogConfig, LogFormat, McpConfig, NodeConfig, RateLimitConfig, RecordConfig,
+    RetentionConfig, RunFilesMode, StoreConfig, TlsConfig, ToolsConfig, VaultConfig,
 };
 pub use page::reference;
+pub(crate) use patch::Change;
 pub use secrets::texts;
 
 use crate::{cli::Global, home::Home};
@@ -28,9 +31,9 @@ use toolyard_toolsearch::ToolSearchConfig;
 /// Tools that small local models do better without.
 const LEAN_REMOVES: [&str; 3] = ["browser", "cron", "message"];
 
-/// What the program means to do, with every question answered.
+/// The configuration with defaults, environment and command line applied.
 pub struct Resolved {
-    /// Where state lies.
+    /// The folder with Toolyard's state.
     pub home: Home,
     /// The vault.
     pub vault: PathBuf,
@@ -40,6 +43,8 @@ pub struct Resolved {
     pub policy: Policy,
     /// The file, for showing.
     pub config: Config,
+    /// Whether this process serves, and so is a node of a cluster if the store is shared.
+    pub serves: bool,
 }
 
 /// Reads `config.toml`; a missing file means the defaults.
@@ -80,13 +85,41 @@ fn without_found_text(message: &str) -> String {
     }
 }
 
-/// Works out what the configuration means, with the command line on top.
-pub fn resolve(global: &Global) -> Result<Resolved, Failure> {
-    let home = Home::resolve(global.home.as_deref()).map_err(|e| invalid(format!("{e:#}")))?;
-    let mut config = load(&home)?;
-    check_numbers(&config)?;
-    let named = config.index.program.clone();
-    config.knowledge.index.program = config.knowledge.index.program.or(named);
+/// Tells the process's redactor what is secret in a configuration.
+pub(crate) fn learn_secrets(config: &Config) {
+    secrets::learn(config);
+}
+
+/// The hash of a configuration file. It is keyed, because the file may hold a secret that is short enough to be guessed from
+/// a plain hash.
+pub(crate) fn file_hash(home: &Home, text: &str) -> Result<String, Failure> {
+    let key = home.config_key().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
+    let keyed = [key.as_slice(), text.as_bytes()].concat();
+    Ok(toolyard_protocol::canonical::sha256_hex(&keyed))
+}
+
+/// The configuration file as `config.get` answers: as it is now, secrets hidden.
+fn shown(home: &Home) -> toolyard_service::ConfigAnswer {
+    let file = home.config();
+    let text = std::fs::read_to_string(&file).unwrap_or_default();
+    let read = load(home).and_then(|config| checked_policy(&config, &file).map(|_| config));
+    let hash = file_hash(home, &text).unwrap_or_else(|failure| {
+        tracing::error!(error = failure.message, "the configuration has no hash");
+        String::new()
+    });
+    match read {
+        Ok(config) => config.redacted().described(&file, hash),
+        Err(failure) => {
+            let mut answer = Config::default().described(&file, hash);
+            (answer.valid, answer.issues) = (false, vec![failure.message.into()]);
+            answer
+        }
+    }
+}
+
+/// Checks what the types do not, and compiles the policy.
+pub(crate) fn checked_policy(config: &Config, file: &Path) -> Result<Policy, Failure> {
+    check_numbers(config)?;
     let mut rules = config.policy.clone();
     rules.native = config.hooks.preset;
     if config.is_lean() {
@@ -94,10 +127,20 @@ pub fn resolve(global: &Global) -> Result<Resolved, Failure> {
     }
     config.tool_search()?.admit_controls(&mut rules);
     if config.context.enabled && !config.context.ask_before_writing {
-        // What an agent remembers changes nothing but its own memory; whoever wants to be asked says so.
+        // Storing a memory changes nothing but the agent's own memory, so a person is asked only if the configuration
+        // says so.
         rules.approval.allowed_tools.extend(toolyard_context::writing_tools().into_iter().map(str::to_owned));
     }
-    let policy = Policy::compile(&rules).map_err(|e| invalid(format!("{}: policy: {e}", home.config().display())))?;
+    Policy::compile(&rules).map_err(|e| invalid(format!("{}: policy: {e}", file.display())))
+}
+
+/// Works out what the configuration means, with the command line on top.
+pub fn resolve(global: &Global) -> Result<Resolved, Failure> {
+    let home = Home::resolve(global.home.as_deref()).map_err(|e| invalid(format!("{e:#}")))?;
+    let mut config = load(&home)?;
+    let policy = checked_policy(&config, &home.config())?;
+    let named = config.index.program.clone();
+    config.knowledge.index.program = config.knowledge.index.program.or(named);
     let vault_was_given = global.vault.is_some();
     let vault = match (&global.vault, &config.vault.path) {
         (Some(path), _) => path.clone(),
@@ -105,7 +148,7 @@ pub fn resolve(global: &Global) -> Result<Resolved, Failure> {
         (None, None) => home.default_vault(),
     };
     let vault = std::path::absolute(&vault).map_err(|e| invalid(format!("vault {}: {e}", vault.display())))?;
-    Ok(Resolved { home, vault, vault_was_given, policy, config })
+    Ok(Resolved { home, vault, vault_was_given, policy, config, serves: false })
 }
 
 fn check_numbers(config: &Config) -> Result<(), Failure> {
@@ -134,6 +177,7 @@ fn check_numbers(config: &Config) -> Result<(), Failure> {
         return Err(invalid("gateway.tls needs both certFile and keyFile".to_owned()));
     }
     config.knowledge.check().map_err(invalid)?;
+    config.notify.check().map_err(invalid)?;
     config.context.check().map_err(invalid)?;
     if config.gateway.token.as_ref().is_some_and(|t| t.trim().is_empty()) {
         return Err(invalid("gateway.token is empty; leave the key out to have one made".to_owned()));
@@ -153,7 +197,7 @@ fn invalid(message: String) -> Failure {
 }
 
 impl Config {
-    /// Whether the lean settings for small local models hold: they give way to any `tools.toolSearch` of one's own.
+    /// Whether the lean settings for small local models hold: a configured `tools.toolSearch` takes precedence.
     fn is_lean(&self) -> bool {
         self.agents.defaults.experimental.local_model_lean && self.tools.tool_search.is_none()
     }
@@ -171,7 +215,7 @@ impl Config {
         config.settings(&self.policy.groups).map_err(|error| invalid(error.to_string()))
     }
 
-    /// The engine's numbers.
+    /// The engine's limits.
     pub fn engine_options(&self) -> EngineOptions {
         EngineOptions {
             grace: Duration::from_millis(self.engine.grace_ms),
@@ -181,11 +225,11 @@ impl Config {
         }
     }
 
-    /// What the network doors are told.
+    /// The settings of the network doors.
     pub fn gateway_settings(&self, token: String, host: IpAddr, home: &Home) -> toolyard_gateway::Settings {
         let agents = self.policy.agents.keys().filter(|name| !name.contains('*') && *name != "main").cloned();
         let limit = &self.gateway.rate_limit;
-        let (shown, file) = (self.redacted(), home.config());
+        let (own_home, file) = (home.clone(), home.config());
         toolyard_gateway::Settings {
             loopback_only: host.is_loopback(),
             address: Some(host),
@@ -203,7 +247,7 @@ impl Config {
             agents: agents.collect(),
             profile: self.policy.profile.and_then(|p| serde_json::to_value(p).ok()?.as_str().map(str::to_owned)),
             config_path: Some(file.display().to_string()),
-            config: Arc::new(move || shown.described(&file)),
+            config: Arc::new(move || shown(&own_home)),
             state_path: home.state().display().to_string(),
             bridge_url: self.bridge.url.clone(),
             bridge_buffer: toolyard_bridge::mailbox::MailboxLimits {
@@ -216,7 +260,7 @@ impl Config {
     }
 
     /// As `config.get` answers.
-    fn described(&self, file: &Path) -> toolyard_service::ConfigAnswer {
+    fn described(&self, file: &Path, hash: String) -> toolyard_service::ConfigAnswer {
         let raw = toml::to_string(self).unwrap_or_else(|error| {
             tracing::error!(%error, "the configuration cannot be written as TOML");
             String::new()
@@ -225,7 +269,7 @@ impl Config {
         toolyard_service::ConfigAnswer {
             path: file.display().to_string(),
             exists: file.exists(),
-            hash: toolyard_protocol::canonical::sha256_hex(raw.as_bytes()),
+            hash,
             raw,
             config: parsed.clone(),
             parsed,
@@ -235,7 +279,7 @@ impl Config {
         }
     }
 
-    /// For showing: secrets are hidden.
+    /// A copy that can be shown, with secrets hidden.
     pub fn redacted(&self) -> Self {
         secrets::redacted(self)
     }

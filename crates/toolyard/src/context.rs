@@ -1,4 +1,4 @@
-//! Puts the context store together with the rest: its tools, its HTTP interface, its methods for every door.
+//! Connects the context store to the rest of the program: its tools, its HTTP interface and its methods.
 
 use crate::{home::Home, wiring};
 use bytes::Bytes;
@@ -26,7 +26,8 @@ pub(crate) const PATHS: [&str; 3] = ["/api/v1", "/api/openviking", PREFIX];
 /// How often watched sources are looked at.
 const WATCH_EVERY: Duration = Duration::from_secs(30);
 
-/// Opens the store and registers its tools. Without it everything else still works: the tools then say why not.
+/// Opens the store and registers its tools. If the store cannot be opened, everything else still works, and its tools
+/// answer with the reason.
 pub(crate) fn open(
     config: &ContextConfig,
     home: &Home,
@@ -35,8 +36,13 @@ pub(crate) fn open(
 ) -> Result<Option<Arc<ContextStore>>, Failure> {
     let import_roots = config.import_roots.iter().map(|folder| crate::config::expand(folder)).collect();
     let config = &ContextConfig { import_roots, ..config.clone() };
-    let root = config.path.as_deref().map_or_else(|| home.context(), crate::config::expand);
-    match ContextStore::open(root, config.clone()) {
+    let opened = if engine.store().is_shared() {
+        ContextStore::open_shared(home.context_copy(), config.clone(), engine.store().clone())
+    } else {
+        let root = config.path.as_deref().map_or_else(|| home.context(), crate::config::expand);
+        ContextStore::open(root, config.clone())
+    };
+    match opened {
         Ok(store) => {
             store.protect(&[vault.to_owned(), home.path().to_owned()]);
             store.keep_media(home.path().join("media"));
@@ -52,7 +58,8 @@ pub(crate) fn open(
     }
 }
 
-/// The tools as entries of the plugin they stand for. They answer bad arguments in words of their own.
+/// The tools as entries of the plugin whose interface they implement. They report invalid arguments themselves, in that
+/// plugin's format.
 pub(crate) fn entries(config: &ContextConfig) -> Result<Vec<ToolEntry>, RegistryError> {
     let granted = !config.import_roots.is_empty();
     toolyard_context::definitions(config)?
@@ -76,7 +83,7 @@ pub(crate) fn session_ids(engine: &Engine) -> SessionIds {
     Arc::new(move |key: &str| toolyard_service::sessions::session_id(&*store, key))
 }
 
-/// Looks at watched sources now and then.
+/// Checks watched sources every `WATCH_EVERY`, until stopped.
 pub(crate) async fn watch(store: Arc<ContextStore>, stop: CancellationToken) {
     loop {
         tokio::select! {

@@ -1,5 +1,6 @@
-//! The methods about the context store. They answer in the words of the system whose store this is, with the types of
-//! `toolyard_context::wire`; `context.request` passes on what the store's HTTP interface answers, which has no one type.
+//! The methods about the context store. Their answers have the format of OpenViking, whose interface the store
+//! implements, with the types of `toolyard_context::wire`; `context.request` passes on what the store's HTTP interface
+//! answers, which has no one type.
 
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -68,7 +69,7 @@ impl ContextMethods {
         Self(Arc::new(Inner { door, ids, store, engine: engine.clone() }))
     }
 
-    /// The caller in the session it named; only a person may name one beside its own.
+    /// The caller in the session it named; only a person may name another session than its own.
     fn caller(&self, call: &Call<'_>, session: Option<String>) -> Arc<Caller> {
         match session {
             Some(key) if call.caller.is_person => {
@@ -79,7 +80,7 @@ impl ContextMethods {
     }
 }
 
-/// What of the context store can be used.
+/// The enabled parts of the context store.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Gates {
@@ -118,7 +119,7 @@ impl Handle<FeatureGates> for ContextMethods {
 pub struct CommandParams {
     /// The command with its arguments.
     pub(crate) text: String,
-    /// The session, where a person names one.
+    /// The session, if a person names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) session: Option<String>,
 }
@@ -132,9 +133,9 @@ impl Handle<ContextCommand> for ContextMethods {
         let runtime = tokio::runtime::Handle::current();
         let answered = blocking(move || {
             let call = |tool: &str, args: Object| {
-                // The tool is hidden unless it is enabled, and the command is a person's all the same: an import as by
-                // `context.add`. Whoever else gives the command takes the pipeline, which refuses a tool that is
-                // switched off.
+                // A person may use the command even if the tool is disabled; the import is then the same as by
+                // `context.add`. For all other callers the command goes through the pipeline, which refuses a disabled
+                // tool.
                 let by_person = may_name_host_paths && !store.config().enable_add_resource_tool;
                 if tool == "add_resource" && by_person {
                     return tools::run(&store, &session, tool, &args).map_err(|thrown| thrown.message);
@@ -167,7 +168,10 @@ impl Handle<ContextCapture> for ContextMethods {
     async fn handle(&self, call: &Call<'_>, params: CaptureParams) -> Result<turns::Captured, MethodError> {
         let session = session_of(&self.caller(call, params.session), &self.0.ids);
         let store = self.0.store.clone();
-        let capture = move || turns::capture(&store, &session, &params.messages, params.token_budget).map_err(thrown);
+        let capture = move || {
+            let budget = params.token_budget;
+            store.own_request(|| turns::capture(&store, &session, &params.messages, budget)).map_err(thrown)
+        };
         Ok(blocking(capture).await?)
     }
 }
@@ -185,13 +189,15 @@ impl Handle<ContextAssemble> for ContextMethods {
     async fn handle(&self, call: &Call<'_>, params: AssembleParams) -> Result<turns::Assembled, MethodError> {
         let session = session_of(&self.caller(call, params.session), &self.0.ids);
         let store = self.0.store.clone();
-        let assemble =
-            move || turns::assemble(&store, &session, params.prompt.as_deref(), params.token_budget).map_err(thrown);
+        let assemble = move || {
+            let (prompt, budget) = (params.prompt.as_deref(), params.token_budget);
+            store.own_request(|| turns::assemble(&store, &session, prompt, budget)).map_err(thrown)
+        };
         Ok(blocking(assemble).await?)
     }
 }
 
-/// The session, where a person names one.
+/// The session, if a person names one.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompactParams {
@@ -202,26 +208,26 @@ impl Handle<ContextCompact> for ContextMethods {
     async fn handle(&self, call: &Call<'_>, params: CompactParams) -> Result<turns::Compacted, MethodError> {
         let session = session_of(&self.caller(call, params.session), &self.0.ids);
         let store = self.0.store.clone();
-        Ok(blocking(move || turns::compact(&store, &session).map_err(thrown)).await?)
+        Ok(blocking(move || store.own_request(|| turns::compact(&store, &session)).map_err(thrown)).await?)
     }
 }
 
-/// What is brought in, and where to.
+/// The source and the target of an import.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddParams {
     /// A file, a folder or an address.
     pub(crate) source: String,
-    /// Where it goes.
+    /// The target URI.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) to: Option<String>,
-    /// The folder it goes into.
+    /// The folder for the import.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) parent: Option<String>,
-    /// Why it is wanted.
+    /// The reason for the import.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
-    /// Minutes between two looks for changes.
+    /// The interval between two checks for changes, in minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) watch: Option<f64>,
 }
@@ -242,7 +248,7 @@ impl Handle<ContextAdd> for ContextMethods {
                 host_paths: true,
                 ..NewResource::default()
             };
-            let added = store.account(&who).and_then(|account| store.import(&account, &who, &new));
+            let added = store.own_request(|| store.import(&*store.account(&who)?, &who, &new));
             Ok(ImportShape::new(added.map_err(|error| thrown(error.into()))?, &who))
         };
         Ok(blocking(add).await?)
@@ -309,7 +315,7 @@ struct ToolText {
     text: String,
 }
 
-/// Calls a tool for a command as any door does.
+/// Calls a tool for a slash command through the pipeline.
 async fn by_the_road(engine: &Engine, caller: &Arc<Caller>, tool: &str, args: Object) -> Result<Answer, String> {
     let request = CallRequest { tool: tool.to_owned(), args, ..CallRequest::default() };
     let parts = engine.call(caller.clone(), request).await.result.into_parts();

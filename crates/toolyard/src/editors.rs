@@ -6,14 +6,14 @@ use std::{sync::OnceLock, time::Duration};
 use toolyard_engine::{BoxFuture, Caller, Failed};
 use toolyard_protocol::ErrorCode;
 use toolyard_service::{Hub, Object, Unanswered, WeakHub};
-use toolyard_vault::{EditorClients, NoClients};
+use toolyard_vault::{EditorClients, NoEditors};
 
-/// Editors that are connected to the Gateway, once there is one. Without, there are none.
+/// The editors that are connected to the Gateway; none while no Gateway runs.
 #[derive(Default)]
 pub(crate) struct Editors(OnceLock<WeakHub>);
 
 impl Editors {
-    /// Nodes of this Gateway are asked from now on.
+    /// Uses the nodes of this Gateway from now on.
     pub(crate) fn connect(&self, hub: &Hub) {
         if self.0.set(hub.downgrade()).is_err() {
             tracing::warn!("editors stay connected to the first Gateway of this process");
@@ -40,7 +40,7 @@ impl EditorClients for Editors {
                     ErrorCode::InternalError,
                     format!("the editor answered {tool} with something that is no object"),
                 )),
-                Err(Unanswered::Nobody) => NoClients.request(caller, tool, args, timeout).await,
+                Err(Unanswered::Nobody) => NoEditors.request(caller, tool, args, timeout).await,
                 Err(why) => Err(why.failure("the editor", tool).into()),
             }
         })

@@ -1,7 +1,7 @@
 //! Keeps the signed heads of the ledger apart from the database: in a file beside it, and where the configuration says.
 //!
-//! A head is a few hundred bytes. Whoever keeps one where an attacker cannot change it finds a rollback of the whole
-//! store with `toolyard runs verify --head FILE`. The work is done by a thread of its own; nobody waits for it.
+//! A head is a few hundred bytes. If a copy is kept where an attacker cannot change it, `toolyard runs verify --head
+//! FILE` detects a rollback of the whole store. A separate thread does the work, and no call waits for it.
 
 use crate::{
     config::{RecordConfig, expand},
@@ -98,7 +98,8 @@ impl Heads {
         let file = home.heads();
         let newest = engine.sealer().head()?;
         // The file is there before the ledger has anything, so that one that is missing was removed.
-        if newest.is_none() && !file.exists() {
+        // A node that joins a cluster begins its own file with the next head.
+        if (newest.is_none() || engine.store().is_shared()) && !file.exists() {
             OpenOptions::new()
                 .create(true)
                 .append(true)
@@ -158,7 +159,7 @@ impl Keeper {
         }
     }
 
-    /// At a start: keeps the head that a process which died did not come to keep.
+    /// At start, stores the head that a killed process had not stored.
     fn catch_up(&mut self, newest: SignedHead, is_first: bool) {
         let last = fs::read_to_string(&self.file).ok().map(|text| text.lines().last().map(str::to_owned));
         let kept = match last {
@@ -216,11 +217,11 @@ impl Keeper {
     }
 }
 
-/// What is done about a file that is not there.
+/// What to do if the file is missing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IfMissing {
     Create,
-    /// It was there when the ledger began: whoever removed it must not be helped.
+    /// The file was created with the ledger, so somebody removed it. Creating it again would hide that.
     Fail,
 }
 
@@ -300,12 +301,14 @@ async fn post(address: &str, head: &SignedHead) -> Result<()> {
 /// The signing key and the file of heads of a home.
 pub struct HomeProof {
     home: Home,
+    /// The keys are the cluster's.
+    is_shared: bool,
 }
 
 impl HomeProof {
     /// Of this home.
-    pub fn new(home: Home) -> Self {
-        Self { home }
+    pub fn new(home: Home, is_shared: bool) -> Self {
+        Self { home, is_shared }
     }
 }
 
@@ -316,6 +319,10 @@ impl ProofKeeper for HomeProof {
     }
 
     fn make_key(&self) -> Result<[u8; 32], Failure> {
+        if self.is_shared {
+            return Err(Failure::new(ErrorCode::PreconditionFailed, "the nodes of a cluster share their keys")
+                .suggest("Move the state to one machine, rotate there, and move it back: `toolyard migrate`."));
+        }
         self.home.make_next_key().map_err(|error| Failure::new(ErrorCode::StoreUnavailable, format!("{error:#}")))
     }
 

@@ -1,4 +1,4 @@
-//! `TOOLYARD_HOME`: where things lie, the signing key, the token, and which process we are.
+//! `TOOLYARD_HOME`: the paths of everything in it, the signing key, the token, and the address of the running process.
 
 use anyhow::{Context, Result};
 use std::{
@@ -9,12 +9,15 @@ use std::{
     path::{Path, PathBuf},
 };
 use toolyard_engine::{chain::Signer, redact::redactor};
+use toolyard_postgres::ClusterKeys;
 
 /// Tokens that gateways gave this machine's device, by URL.
 const DEVICE_TOKENS: &str = "device-tokens.json";
 
 /// The name in signatures.
 const SIGNER: &str = "toolyard";
+const CONFIG_KEY: &str = "config.key";
+const PUSH_KEY: &str = "push.key";
 const SIGNING_KEY: &str = "signing.key";
 /// Makes the HMACs that are kept of secret arguments.
 const SECRETS_KEY: &str = "secrets.key";
@@ -65,6 +68,10 @@ impl Home {
     pub fn context(&self) -> PathBuf {
         self.path().join("context")
     }
+    /// This node's copy of what agents remember, in a cluster. It can be made again from the shared store.
+    pub fn context_copy(&self) -> PathBuf {
+        self.path().join("context-copy")
+    }
     /// The notes' indexes, one folder for each vault.
     pub fn index(&self) -> PathBuf {
         self.0.join("index")
@@ -89,6 +96,10 @@ impl Home {
     pub fn tokens(&self) -> PathBuf {
         self.state().join("mcp-tokens")
     }
+    /// Variables and headers of upstream MCP servers that were taken over from clients, one private file each.
+    pub fn mcp_secrets(&self) -> PathBuf {
+        self.state().join("mcp-secrets")
+    }
     /// Snapshots of projects in which coding agents run commands.
     pub fn snapshots(&self) -> PathBuf {
         self.state().join("snapshots")
@@ -106,26 +117,26 @@ impl Home {
         self.state().join("instance.json")
     }
 
-    /// Writes down where the Toolyard of this home listens, so that commands find it whatever its port is.
+    /// Stores the address of the running Toolyard, so that commands find it whatever its port is.
     pub fn announce(&self, instance: &Instance) -> Result<()> {
         let path = self.instance_file();
         self.retract()?;
         write_private(&path, &serde_json::to_string(instance)?)
     }
 
-    /// Takes back what [`Home::announce`] wrote.
+    /// Removes what [`Home::announce`] wrote.
     pub fn retract(&self) -> Result<()> {
         let path = self.instance_file();
         remove_if_there(&path).with_context(|| format!("cannot remove {}", path.display()))
     }
 
-    /// What was announced last. The process may be gone since: ask its socket.
+    /// The address that was announced last. The process may have ended since; its socket tells.
     pub fn announced(&self) -> Option<Instance> {
         serde_json::from_str(&fs::read_to_string(self.instance_file()).ok()?).ok()
     }
 
-    /// What walls hide even where a program is granted a folder above it: keys and tokens, the configuration, and the
-    /// plugins with their grants.
+    /// Paths that a sandboxed program never sees, even if it is granted a folder above them: keys and tokens, the
+    /// configuration, and the plugins with their grants.
     pub fn hidden_from_programs(&self) -> [PathBuf; 3] {
         [self.state(), self.config(), self.plugins()]
     }
@@ -148,6 +159,43 @@ impl Home {
             Signer::from_secret(SIGNER, &self.secret(SIGNING_KEY)?).with_secrets_key(&self.secret(SECRETS_KEY)?);
         self.publish(&signer)?;
         Ok(signer)
+    }
+
+    /// Signs with the keys that the nodes of a cluster share.
+    pub fn cluster_signer(&self, keys: &ClusterKeys) -> Result<Signer> {
+        let signer = Signer::from_secret(SIGNER, &keys.signing).with_secrets_key(&keys.secrets);
+        self.publish(&signer)?;
+        Ok(signer)
+    }
+
+    /// The keys of this home, made at first use.
+    pub fn own_keys(&self) -> Result<ClusterKeys> {
+        Ok(ClusterKeys { signing: self.secret(SIGNING_KEY)?, secrets: self.secret(SECRETS_KEY)? })
+    }
+
+    /// Makes other keys those of this home. The ones before stay beside them.
+    pub fn set_keys(&self, keys: &ClusterKeys) -> Result<()> {
+        if self.own_keys()? == *keys {
+            return Ok(());
+        }
+        for (name, secret) in [(SIGNING_KEY, &keys.signing), (SECRETS_KEY, &keys.secrets)] {
+            let path = self.state().join(name);
+            let before = self.state().join(format!("{name}.before"));
+            fs::rename(&path, &before).with_context(|| format!("cannot rename {}", path.display()))?;
+            write_private(&path, &toolyard_protocol::canonical::hex(secret))?;
+        }
+        self.signer().map(drop)
+    }
+
+    /// What tells this home from every other one.
+    pub fn node_id(&self) -> Result<String> {
+        Ok(toolyard_protocol::canonical::hex(&self.secret("node.id")?)[..32].to_owned())
+    }
+
+    /// A secret of 32 bytes that an operator keeps in a file, in hexadecimal.
+    pub fn secret_file(path: &Path) -> Result<[u8; 32]> {
+        let text = read_private(path)?.with_context(|| format!("{} is not there", path.display()))?;
+        parse_hex(text.trim()).with_context(|| format!("{} does not hold 64 hexadecimal digits", path.display()))
     }
 
     /// Writes the public half of the signing key beside it.
@@ -182,8 +230,8 @@ impl Home {
         self.publish(&Signer::from_secret(SIGNER, &self.secret(SIGNING_KEY)?))
     }
 
-    /// Finishes or takes back what a process began that died while it replaced the signing key: the ledger names the next
-    /// key, or it does not.
+    /// Completes or reverts the replacement of the signing key after a process was killed during it: completes it if
+    /// the ledger names the next key, and otherwise deletes that key.
     pub fn settle_next_key(&self, names: impl Fn(&Signer) -> Result<bool>) -> Result<()> {
         let path = self.state().join(NEXT_SIGNING_KEY);
         let Some(text) = read_private(&path)? else { return Ok(()) };
@@ -222,6 +270,27 @@ impl Home {
             }
         };
         parse_hex(text.trim()).with_context(|| format!("{} is not a key", path.display()))
+    }
+
+    /// The key of the hash of the configuration file, made at first use.
+    pub fn config_key(&self) -> Result<[u8; 32]> {
+        self.secret(CONFIG_KEY)
+    }
+
+    /// The key with which this server identifies itself to push services, in PKCS #8, made at first use.
+    pub fn push_key(&self, make: impl FnOnce() -> Result<Vec<u8>>) -> Result<Vec<u8>> {
+        let path = self.state().join(PUSH_KEY);
+        let text = match read_private(&path)? {
+            Some(text) => text,
+            None => {
+                let made = toolyard_protocol::canonical::hex(&make()?);
+                if write_new(&path, &made)? { made } else { read_private(&path)?.unwrap_or_default() }
+            }
+        };
+        let digits = text.trim();
+        let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
+        let bytes: Option<Vec<u8>> = pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect();
+        bytes.filter(|bytes| !bytes.is_empty()).with_context(|| format!("{} is not a key", path.display()))
     }
 
     /// The token that the gateway at a URL gave this machine's device.

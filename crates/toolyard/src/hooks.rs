@@ -1,9 +1,13 @@
-//! The hooks' door in the method table: what a hook process hands on, and its answer.
+//! The hooks' door in the method table: the event that a hook process sends, and the answer.
 
+use crate::config::McpConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolyard_hooks::{Client, HookAnswer, HookRequest, HooksDoor};
+use std::sync::Arc;
+use toolyard_engine::Engine;
+use toolyard_hooks::{Client, HookAnswer, HookRequest, HooksDoor, NativeProvider, OwnToolApproval, OwnTools};
+use toolyard_mcp::server::ClientApprovals;
 use toolyard_service::{Call, Handle, Lane, MethodError, Methods, Terms, methods};
 
 methods! {
@@ -31,7 +35,20 @@ pub(crate) fn declare(methods: &mut Methods, door: Option<&HookMethods>) {
 
 /// Answers the method.
 #[derive(Clone)]
-pub(crate) struct HookMethods(pub(crate) HooksDoor);
+pub(crate) struct HookMethods(HooksDoor);
+
+impl HookMethods {
+    /// The door for the calls of this user's clients. `mcp` says who is asked about calls of Toolyard's own tools.
+    pub(crate) fn new(engine: Engine, provider: Arc<NativeProvider>, mcp: &McpConfig) -> Self {
+        let asked_by = match mcp.client_approvals() {
+            ClientApprovals::Off => OwnToolApproval::People,
+            ClientApprovals::Ask => OwnToolApproval::ClientOrPeople,
+            ClientApprovals::Trust | ClientApprovals::Refuse => OwnToolApproval::McpDoor,
+        };
+        let own = OwnTools { agent: mcp.agent.clone(), asked_by };
+        Self(HooksDoor::new(engine, provider, crate::home::user_name(), own))
+    }
+}
 
 impl Handle<HooksEvent> for HookMethods {
     async fn handle(&self, _: &Call<'_>, params: HooksEventParams) -> Result<HookAnswer, MethodError> {

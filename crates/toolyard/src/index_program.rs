@@ -1,11 +1,11 @@
-//! How `toolyard-index` is started: within walls that leave it its index folder and a folder for temporary files, and the
-//! network only where the index lies in an object store.
+//! Starts `toolyard-index` in a sandbox: it may use its index folder, a folder for temporary files, and the network
+//! only if the index is in an object store.
 
 use std::path::{Path, PathBuf};
 use toolyard_knowledge::index::{
     ProgramError,
     names::private_folder,
-    remote::{Finder, Launch, Running},
+    remote::{Launch, ProgramLocator, RunningProgram},
 };
 use toolyard_sandbox::launch::{ConfinedLauncher, Confinement, Program};
 
@@ -16,7 +16,7 @@ const CREDENTIAL_FILES: [&str; 2] = ["AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAIN
 
 /// Finds and starts the index program of one index.
 pub(crate) struct IndexProgram {
-    finder: Finder,
+    finder: ProgramLocator,
     launcher: ConfinedLauncher,
     /// The folder of the index; `None` where it lies in an object store.
     folder: Option<PathBuf>,
@@ -25,7 +25,7 @@ pub(crate) struct IndexProgram {
 }
 
 impl IndexProgram {
-    pub(crate) fn new(finder: Finder, folder: Option<PathBuf>, temporary: PathBuf) -> Self {
+    pub(crate) fn new(finder: ProgramLocator, folder: Option<PathBuf>, temporary: PathBuf) -> Self {
         Self { finder, launcher: ConfinedLauncher::new(), folder, temporary }
     }
 
@@ -49,7 +49,7 @@ impl IndexProgram {
             if owner.is_some_and(|id| !Path::new("/proc").join(id.to_string()).exists())
                 && let Err(error) = std::fs::remove_dir_all(entry.path())
             {
-                tracing::debug!(%error, "temporary files of a process that is gone stay");
+                tracing::debug!(%error, "temporary files of a dead process could not be removed");
             }
         }
         let own = self.temporary.join(std::process::id().to_string());
@@ -63,10 +63,10 @@ impl Launch for IndexProgram {
         self.finder.find().map(drop)
     }
 
-    fn start(&self) -> Result<Running, ProgramError> {
+    fn start(&self) -> Result<RunningProgram, ProgramError> {
         let program = self.finder.find()?;
         let failed = |e: std::io::Error| ProgramError::NotStarted(format!("its folder cannot be made: {e}"));
-        // Walls can be put only around what is there.
+        // The sandbox can only grant folders that exist.
         self.folder.as_deref().map_or(Ok(()), private_folder).map_err(failed)?;
         let temporary = self.temporary().map_err(failed)?;
         let mut env: Vec<(String, String)> =
@@ -76,7 +76,7 @@ impl Launch for IndexProgram {
         let started = Program { program: &path, args: &[], cwd: Some(&temporary), env: &env };
         let walls = self.walls(&program, &temporary);
         let command = self.launcher.command(&walls, &started).map_err(ProgramError::NotStarted)?;
-        Running::spawn(command)
+        RunningProgram::spawn(command)
     }
 }
 
@@ -86,12 +86,12 @@ mod tests {
 
     #[test]
     fn walls_leave_the_index_its_folders_and_the_network_only_for_an_object_store() {
-        let local = IndexProgram::new(Finder::default(), Some("/index".into()), "/tmp/x".into());
+        let local = IndexProgram::new(ProgramLocator::default(), Some("/index".into()), "/tmp/x".into());
         let walls = local.walls(Path::new("/bin/toolyard-index"), Path::new("/tmp/x/1"));
         assert!(!walls.network);
         assert_eq!(walls.write, [Path::new("/index"), Path::new("/tmp/x/1")]);
         assert_eq!(walls.read, [Path::new("/bin/toolyard-index")]);
-        let remote = IndexProgram::new(Finder::default(), None, "/tmp/x".into());
+        let remote = IndexProgram::new(ProgramLocator::default(), None, "/tmp/x".into());
         let walls = remote.walls(Path::new("/bin/toolyard-index"), Path::new("/tmp/x/1"));
         assert!(walls.network && walls.write == [Path::new("/tmp/x/1")]);
     }
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn temporary_files_of_processes_that_are_gone_are_removed() {
         let dir = tempfile::tempdir().unwrap();
-        let program = IndexProgram::new(Finder::default(), None, dir.path().to_owned());
+        let program = IndexProgram::new(ProgramLocator::default(), None, dir.path().to_owned());
         let gone = dir.path().join(u32::MAX.to_string());
         std::fs::create_dir(&gone).unwrap();
         let own = program.temporary().unwrap();

@@ -1,7 +1,7 @@
 //! The binary's parts: command line, configuration, wiring, output.
 //!
-//! What a command means is decided here; what it does is done by the methods of `toolyard-service`, in this process or in
-//! a running Toolyard.
+//! This crate interprets commands; the methods of `toolyard-service` carry them out, in this process or in a running
+//! Toolyard.
 
 pub mod authority;
 pub mod backend;
@@ -9,8 +9,10 @@ pub mod cli;
 pub mod clients;
 pub mod commands;
 pub mod config;
+pub mod config_methods;
 mod context;
 pub mod context_methods;
+mod drain;
 mod editors;
 pub mod error_reference;
 pub mod heads;
@@ -20,12 +22,15 @@ mod index_program;
 pub mod mcp;
 pub mod method_reference;
 mod notes;
+pub mod notify;
 pub mod output;
 pub mod plugins;
 pub mod progress;
 pub mod run_files;
 mod server_file;
 pub mod stdio;
+mod stores;
+pub mod tool_methods;
 mod typescript;
 pub mod upkeep;
 pub mod upstreams;

@@ -1,19 +1,19 @@
-//! `toolyard`: parse what was typed, do it, end with a code that says how it went.
+//! The program `toolyard`: parses the command line, runs the command, and ends with its exit code.
 
 use clap::Parser;
 use std::process::ExitCode;
 use toolyard::{cli::Cli, commands, output};
 
 fn main() -> ExitCode {
-    // A script's child is this program again. It must not get any further.
+    // The process that runs a script is this program started again; it must do nothing else.
     if toolyard_sandbox::child::is_child() {
         return toolyard_sandbox::child::run();
     }
-    // So is what becomes a plugin.
+    // The same holds for the process that sandboxes itself and then executes a plugin.
     if toolyard_sandbox::launch::is_launch() {
         return toolyard_sandbox::launch::run();
     }
-    // A coding agent's hook starts with each of its calls: nothing may come before the answer.
+    // A coding agent starts its hook with every call, so the hook is answered before anything else is initialised.
     if let Some(code) = commands::hooks::run::typed() {
         return code;
     }

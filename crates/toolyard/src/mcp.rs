@@ -1,5 +1,5 @@
-//! Puts the MCP server together: what it shows, where its resources and prompts come from, and how it is mounted in the
-//! gateway and joined to the Claude bridge.
+//! Builds the MCP server: its tools, resources and prompts, its endpoint in the gateway, and its connection to the
+//! Claude bridge.
 
 use crate::{config::Exposure, wiring::Yard};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::{net::UnixListener, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 use toolyard_bridge::server::Offer;
-use toolyard_engine::{BoxFuture, CallRequest, Caller, Everything, ModelView};
+use toolyard_engine::{BoxFuture, CallRequest, Caller, Door, FullView, ModelView};
 use toolyard_gateway::{
     admission::Rule,
     local::Owner,
@@ -20,7 +20,10 @@ use toolyard_mcp::{
         http::{BODY_WITHIN, HttpBody, HttpDoor, MAX_BODY_BYTES, RequestKind},
     },
 };
-use toolyard_service::{Lane, SessionTools};
+use toolyard_service::{
+    Lane, SessionTools,
+    cluster::{Answer, Cluster, ForwardedHead, ForwardedRequest},
+};
 
 /// The endpoint's path.
 pub const PATH: &str = "/mcp";
@@ -31,7 +34,7 @@ pub fn server(yard: &Yard) -> McpServer {
     let upstreams = Arc::new(yard.upstreams.clone());
     let view: Arc<dyn ModelView> = match config.exposure {
         Exposure::Search => yard.tool_search.clone(),
-        Exposure::Direct => Arc::new(Everything::default()),
+        Exposure::Direct => Arc::new(FullView::default()),
     };
     let server = McpServer::new(ServerParts {
         engine: yard.service.engine().clone(),
@@ -51,7 +54,7 @@ pub fn server(yard: &Yard) -> McpServer {
     server
 }
 
-/// Bridged sessions see and get exactly what an MCP client does.
+/// Offers bridged sessions exactly the tools that an MCP client is offered.
 pub struct BridgedTools(pub McpServer);
 
 impl SessionTools for BridgedTools {
@@ -72,10 +75,10 @@ impl SessionTools for BridgedTools {
     }
 }
 
-/// Clients of `toolyard mcp` on this machine at once.
+/// The largest number of `toolyard mcp` clients connected at the same time.
 const MAX_LOCAL: usize = 256;
 
-/// Serves those who start `toolyard mcp` while this Toolyard runs: their lines come over a socket of the owner's.
+/// Serves the `toolyard mcp` processes of this machine, whose messages arrive over a Unix socket of the owner.
 pub async fn serve_local(
     listener: UnixListener,
     server: McpServer,
@@ -102,7 +105,7 @@ pub async fn serve_local(
             }
             let (input, output) = stream.into_split();
             if let Err(error) = server.serve_stdio(client, input, output, stop).await {
-                tracing::info!(%error, "an MCP client is gone");
+                tracing::info!(%error, "an MCP client disconnected");
             }
         });
     }
@@ -112,12 +115,82 @@ pub async fn serve_local(
 pub struct McpEndpoint {
     door: HttpDoor,
     approvals: HttpClientApprovals,
+    /// The other nodes, which may have the session of a request.
+    cluster: Option<Arc<Cluster>>,
 }
+
+/// The headers of a request that another node needs to answer it.
+const PASSED_ON: [&str; 5] = ["content-type", "accept", "mcp-session-id", "mcp-protocol-version", "last-event-id"];
 
 impl McpEndpoint {
     /// `stop` ends its streams.
-    pub fn new(server: &McpServer, approvals: HttpClientApprovals, stop: CancellationToken) -> Arc<Self> {
-        Arc::new(Self { door: server.http(stop), approvals })
+    pub fn new(
+        server: &McpServer,
+        approvals: HttpClientApprovals,
+        cluster: Option<Arc<Cluster>>,
+        stop: CancellationToken,
+    ) -> Arc<Self> {
+        let door = server.http(stop);
+        let door = match cluster.clone() {
+            Some(cluster) => door.naming(move |random| cluster.session_id(random)),
+            None => door,
+        };
+        Arc::new(Self { door, approvals, cluster })
+    }
+
+    /// The answer of the node that has the session of a request; `None` if it is this one, or there is no such session.
+    async fn elsewhere(&self, request: &http::Request<bytes::Bytes>) -> Option<http::Response<MountBody>> {
+        let cluster = self.cluster.as_ref()?;
+        let owner = cluster.session_elsewhere(HttpDoor::session_id(request)?)?;
+        let header = |name: &&str| Some(((*name).to_owned(), request.headers().get(*name)?.to_str().ok()?.to_owned()));
+        let headers = PASSED_ON.iter().filter_map(header).collect();
+        let forwarded = ForwardedRequest::new(PATH, request.method().as_str(), headers, request.body());
+        let caller = Caller {
+            door: Door::Mcp,
+            principal: PRINCIPAL.to_owned(),
+            agent: "main".to_owned(),
+            session: None,
+            scopes: Vec::new(),
+            is_person: false,
+        };
+        Some(match cluster.pass_on(&owner, &caller, forwarded).await {
+            Ok((head, answer)) => passed_on(head, answer),
+            Err(failure) => {
+                let message = format!("the session's node cannot answer ({}); initialize again", failure.message);
+                HttpDoor::session_gone(&message).map(into_mount_body)
+            }
+        })
+    }
+}
+
+/// Under which name requests with the gateway's token are recorded.
+const PRINCIPAL: &str = "operator";
+
+/// The answer of another node, with its body as it comes. A body that breaks off ends there.
+fn passed_on(head: ForwardedHead, answer: Answer) -> http::Response<MountBody> {
+    let body = futures_util::stream::unfold(answer, |mut answer| async move {
+        match answer.next().await {
+            Ok(chunk) => Some((bytes::Bytes::from(chunk?), answer)),
+            Err(failure) => {
+                tracing::info!(error = %failure.message, "the answer of another node broke off");
+                None
+            }
+        }
+    });
+    let mut response = http::Response::new(MountBody::Stream(Box::pin(body)));
+    *response.status_mut() = http::StatusCode::from_u16(head.status).unwrap_or(http::StatusCode::BAD_GATEWAY);
+    for (name, value) in head.headers {
+        if let (Ok(name), Ok(value)) = (name.parse::<http::HeaderName>(), value.parse::<http::HeaderValue>()) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    response
+}
+
+fn into_mount_body(body: HttpBody) -> MountBody {
+    match body {
+        HttpBody::Whole(bytes) => MountBody::Whole(bytes),
+        HttpBody::Stream(stream) => MountBody::Stream(stream),
     }
 }
 
@@ -128,7 +201,7 @@ impl Endpoint for McpEndpoint {
 
     fn lane(&self, request: &http::Request<bytes::Bytes>) -> Lane {
         match HttpDoor::kind(request) {
-            // Cancelling, and answering what a call asks, must work while calls hang.
+            // Cancellations, and answers to a call's questions, must be processed while calls hang.
             RequestKind::Notice => Lane::Express,
             RequestKind::Listen => Lane::Waiting,
             RequestKind::Call => Lane::Ordinary,
@@ -137,12 +210,11 @@ impl Endpoint for McpEndpoint {
 
     fn handle(&self, request: http::Request<bytes::Bytes>) -> BoxFuture<'_, http::Response<MountBody>> {
         Box::pin(async move {
-            let client = Client::owner("operator").with_approvals(self.approvals);
-            let response = self.door.handle(client, request).await;
-            response.map(|body| match body {
-                HttpBody::Whole(bytes) => MountBody::Whole(bytes),
-                HttpBody::Stream(stream) => MountBody::Stream(stream),
-            })
+            if let Some(response) = self.elsewhere(&request).await {
+                return response;
+            }
+            let client = Client::owner(PRINCIPAL).with_approvals(self.approvals);
+            self.door.handle(client, request).await.map(into_mount_body)
         })
     }
 }

@@ -1,6 +1,6 @@
-//! What is generated from the one list of methods: the page `docs/reference/methods.md`, the JSON Schemas of parameters and
-//! answers in `schema/methods.schema.json`, and the console's types in `console/src/types/methods.ts`. Knows nothing of how a
-//! method is answered.
+//! What is generated from the one list of methods: the page `docs/reference/methods.md`, the JSON Schemas of parameters
+//! and answers in `schema/methods.schema.json`, and the console's types in `console/src/types/methods.ts`. Does not
+//! know how methods are implemented.
 
 use crate::{typescript, wiring};
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Puts the notes together: vault, index, embedder, tools.
+//! Connects the parts of the notes: vault, index, embedder, tools.
 
 use crate::{config::Resolved, home::Home, index_program::IndexProgram};
 use std::{
@@ -13,9 +13,10 @@ use toolyard_knowledge::{
     config::{EmbedderKind, EmbeddingConfig},
     embed::{EmbedError, Embedder, OllamaEmbedder, OpenAiEmbedder, StaticTable},
     index::{
-        NoteIndex, hash64,
-        remote::{Finder, RemoteIndex},
-        standin::StandIn,
+        NoteIndex,
+        fallback::FallbackIndex,
+        hash64,
+        remote::{ProgramLocator, RemoteIndex},
         storage::ENVIRONMENT_PREFIX,
         wire::OpenIndex,
     },
@@ -23,8 +24,8 @@ use toolyard_knowledge::{
 use toolyard_protocol::Failure;
 use toolyard_vault::Vault;
 
-/// The environment variable that names the index program, before the configuration does.
-const PROGRAM_VARIABLE: &str = "TOOLYARD_INDEX_PROGRAM";
+/// The environment variable that names the index program; it takes precedence over the configuration.
+pub(crate) const PROGRAM_VARIABLE: &str = "TOOLYARD_INDEX_PROGRAM";
 
 /// The notes of a vault, as configured. Nothing is opened before it is needed.
 pub(crate) fn open(config: &KnowledgeConfig, home: &Home, vault_path: &Path, vault: Arc<Vault>) -> Arc<Knowledge> {
@@ -65,8 +66,7 @@ fn folder(home: &Home, vault: &Path) -> std::path::PathBuf {
     home.index().join(vault_id(vault))
 }
 
-/// Whether an index of the vault was made, so far as that can be told without starting the index program. An index on an
-/// object store counts as made.
+/// Whether the vault has an index, without starting the index program. An index in an object store is assumed to exist.
 pub(crate) fn has_index(config: &KnowledgeConfig, resolved: &Resolved) -> bool {
     let place = Place::new(config, &resolved.home, &resolved.vault);
     let is_filled = |folder: PathBuf| {
@@ -82,7 +82,7 @@ fn vault_id(vault: &Path) -> String {
 /// The index of notes: kept by the index program, in the folder of the vault or where the configuration says.
 fn index(config: &KnowledgeConfig, home: &Home, vault: &Path) -> Arc<dyn NoteIndex> {
     let place = Place::new(config, home, vault);
-    Arc::new(StandIn::new(remote(config, home, place)))
+    Arc::new(FallbackIndex::new(remote(config, home, place)))
 }
 
 /// An index that is filled, measured and thrown away.
@@ -94,7 +94,8 @@ pub(crate) fn scratch_index(config: &KnowledgeConfig, home: &Home, folder: &Path
 fn remote(config: &KnowledgeConfig, home: &Home, place: Place) -> RemoteIndex {
     let named = std::env::var(PROGRAM_VARIABLE).ok().or_else(|| config.index.program.clone());
     let program = named.map(|path| home.path().join(crate::config::expand(Path::new(&path))));
-    let launch = IndexProgram::new(Finder::new(program), place.folder.clone(), home.path().join("tmp").join("index"));
+    let launch =
+        IndexProgram::new(ProgramLocator::new(program), place.folder.clone(), home.path().join("tmp").join("index"));
     let environment = if place.folder.is_some() { Vec::new() } else { object_store_environment() };
     let open = OpenIndex {
         storage_options: config.index.storage_options.clone().into_iter().collect(),
@@ -111,12 +112,13 @@ fn remote(config: &KnowledgeConfig, home: &Home, place: Place) -> RemoteIndex {
     }
 }
 
-/// What this process's environment says about the object store. The index program has an environment of its own.
+/// The variables of this process's environment that configure the object store. The index program does not inherit the
+/// environment.
 fn object_store_environment() -> Vec<(String, String)> {
     std::env::vars().filter(|(name, _)| name.starts_with(ENVIRONMENT_PREFIX)).collect()
 }
 
-/// Where an index lies.
+/// The place of an index.
 struct Place {
     uri: String,
     /// The folder, where it is one of this machine.
@@ -132,7 +134,7 @@ impl Place {
                 let folder = uri.strip_prefix("file://").map(unescaped);
                 Self { uri, folder }
             }
-            // The same folder wherever the program is started from.
+            // Relative paths are resolved against the home, so that the working directory does not matter.
             Some(path) => local(home.path().join(crate::config::expand(Path::new(path))).join(vault_id(vault))),
             None => local(folder(home, vault)),
         }
@@ -160,7 +162,7 @@ fn unescaped(path: &str) -> PathBuf {
     PathBuf::from(std::ffi::OsString::from_vec(plain))
 }
 
-/// Adds the four tools, run by the notes, or by nobody while tools are only looked at.
+/// Registers the four tools with their provider, which is a placeholder when tools are only listed.
 pub(crate) fn register(engine: &Engine, provider: Arc<dyn Provider>) -> Result<(), Failure> {
     let entries = toolyard_knowledge::entries().map_err(crate::wiring::refused)?;
     engine.register(entries, provider).map_err(crate::wiring::refused)
@@ -195,7 +197,7 @@ mod tests {
         assert_eq!(place(Some("file:///var/idx")), below("file:///var/idx"));
     }
 
-    /// The walls are put around the folder, so it must be the one that the index program opens.
+    /// The sandbox grants this folder, so it must be the one that the index program opens.
     #[test]
     fn the_folder_of_a_file_address_is_found() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What is printed, and how it ends: data on standard output, everything else on standard error.
+//! Output and exit codes: data goes to standard output, everything else to standard error.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // the one place that prints
 
 use crate::cli::Global;
@@ -65,8 +65,7 @@ fn report(printed: std::io::Result<()>) {
     }
 }
 
-/// Says something to the person. If nobody reads standard error any more, a server must go on all the same; `eprintln!`
-/// would panic.
+/// Writes a line to standard error. If standard error has been closed, a server must continue; `eprintln!` would panic.
 pub fn note(text: &str) {
     use std::io::Write;
     drop(writeln!(std::io::stderr().lock(), "{text}"));
@@ -81,12 +80,12 @@ struct FailureAnswer<'a> {
 /// The part of a failure's details that says what is wrong where.
 #[derive(Deserialize)]
 struct Details {
-    errors: Vec<Misfit>,
+    errors: Vec<InvalidArgument>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Misfit {
+struct InvalidArgument {
     path: String,
     message: String,
 }
@@ -102,7 +101,7 @@ pub fn failure(global: &Global, failure: &Failure) -> ExitCode {
         if let Some(suggestion) = &failure.suggestion {
             note(&format!("{} {suggestion}", paint.bold("hint:")));
         }
-        // Details are open; those of arguments that do not fit list where.
+        // The format of details is open; those of invalid arguments list the places.
         let details = failure.details.clone().map(Value::Object).unwrap_or_default();
         for error in Details::deserialize(details).map(|details| details.errors).unwrap_or_default().iter().take(20) {
             note(&format!("  {}: {}", error.path, error.message));
@@ -143,7 +142,7 @@ pub fn startup_error(global: &Global, error: &std::io::Error) -> ExitCode {
     failure(global, &Failure::new(ErrorCode::InternalError, format!("cannot start: {error}")))
 }
 
-/// Whether standard error is a terminal that wants colours: a log in a file has none.
+/// Whether standard error is a terminal that shows colours.
 pub(crate) fn colours_on_stderr() -> bool {
     std::io::stderr().is_terminal() && colours()
 }
@@ -198,8 +197,8 @@ fn colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()) && std::env::var("TERM").map_or(true, |t| t != "dumb")
 }
 
-/// Text from notes and files as a terminal may have it, on one line: what would move the cursor, change colours or end the
-/// line is a space.
+/// Text from notes and files that is safe to print on one line of a terminal: control characters are replaced by
+/// spaces.
 pub fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

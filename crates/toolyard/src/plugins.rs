@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 use toolyard_engine::{CallRequest, Caller, Engine, authority::Power};
-use toolyard_plugins::{Added, Grant, PluginInfo, Plugins, Source};
+use toolyard_plugins::{Grant, Installation, PluginInfo, Plugins, Source};
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_service::{Call, Handle, LeftOutTool, MethodError, Methods, NoParams, PluginReport, Terms, methods};
 
@@ -19,7 +19,7 @@ methods! {
     /// Installs a plugin from a folder, an archive, npm or Git.
     PluginsInstall = "plugins.install", Terms::administer().uses(&[Power::Grant, Power::HostPaths]), InstallParams => Installed;
     /// Installs the newest version of a plugin from its source.
-    PluginsUpdate = "plugins.update", Terms::administer().uses(&[Power::Grant]), PluginParams => Added;
+    PluginsUpdate = "plugins.update", Terms::administer().uses(&[Power::Grant]), PluginParams => Installation;
     /// Enables a plugin, optionally with more grants.
     PluginsEnable = "plugins.enable", Terms::administer().uses(&[Power::Grant]), EnableParams => PluginInfo;
     /// Disables a plugin.
@@ -51,17 +51,17 @@ pub(crate) struct PluginMethods {
 /// The plugin of the specification whose tools are part of Toolyard.
 const BUILT_IN: &str = "obsidian-rag";
 
-/// What an installation led to.
+/// The result of an installation.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Installed {
     /// A plugin was installed.
-    Plugin(Box<Added>),
+    Plugin(Box<Installation>),
     /// The tools are part of Toolyard.
     BuiltIn(BuiltIn),
 }
 
-/// What installing a built-in set of tools leads to.
+/// The result of installing a built-in set of tools.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BuiltIn {
@@ -75,7 +75,7 @@ pub struct BuiltIn {
     pub(crate) next: Vec<String>,
 }
 
-/// The part of the notes' envelope that says how they are.
+/// The status fields of the notes' envelope.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct NotesEnvelope {
@@ -89,7 +89,7 @@ struct NotesProblem {
 }
 
 impl PluginMethods {
-    /// The built-in set: which tools it has, how it is, and what is left to do.
+    /// The built-in set: its tools, its status, and the remaining steps.
     async fn built_in(&self, caller: &Arc<Caller>) -> BuiltIn {
         let snapshot = self.engine.tools().snapshot.clone();
         let names =
@@ -133,7 +133,7 @@ pub struct PluginParams {
     pub(crate) id: String,
 }
 
-/// What is installed, and what it is granted.
+/// The parameters of an installation.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InstallParams {
@@ -142,7 +142,7 @@ pub struct InstallParams {
     pub(crate) grant: Vec<String>,
 }
 
-/// What is used, and what it is granted.
+/// The parameters for enabling a plugin.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EnableParams {
@@ -151,12 +151,12 @@ pub struct EnableParams {
     pub(crate) grant: Vec<String>,
 }
 
-/// What is removed.
+/// The parameters for removing a plugin.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveParams {
     pub(crate) id: String,
-    /// Whether its data goes too.
+    /// Whether to remove its data too.
     #[serde(default)]
     pub(crate) data: bool,
 }
@@ -202,7 +202,7 @@ impl Handle<PluginsInstall> for PluginMethods {
 }
 
 impl Handle<PluginsUpdate> for PluginMethods {
-    async fn handle(&self, _: &Call<'_>, params: PluginParams) -> Result<Added, MethodError> {
+    async fn handle(&self, _: &Call<'_>, params: PluginParams) -> Result<Installation, MethodError> {
         Ok(self.plugins.update(&params.id).await?)
     }
 }

@@ -12,7 +12,7 @@ pub struct PlanProgress {
 }
 
 impl PlanProgress {
-    /// A bar for a plan of so many steps; silent when nobody watches.
+    /// A bar for a plan with this number of steps; silent without a terminal.
     pub fn new(global: &Global, steps: usize) -> Self {
         let shown = std::io::stderr().is_terminal() && !global.quiet && !global.json;
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -23,7 +23,7 @@ impl PlanProgress {
         Self { bar }
     }
 
-    /// Where events go. `None` when nobody watches: then the engine need not build them.
+    /// The sink for events; `None` without a terminal, so that the engine does not build events.
     pub fn sink(&self) -> Option<EventSink> {
         if self.bar.is_hidden() {
             return None;
@@ -54,7 +54,7 @@ pub struct IndexProgress {
 }
 
 impl IndexProgress {
-    /// Silent when nobody watches.
+    /// Silent without a terminal.
     pub fn new(global: &Global) -> Self {
         let shown = std::io::stderr().is_terminal() && !global.quiet && !global.json;
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -65,7 +65,7 @@ impl IndexProgress {
         Self { bar }
     }
 
-    /// How far it is.
+    /// Shows the progress.
     pub fn show(&self, done: u64, total: u64) {
         self.bar.set_length(total.max(1));
         self.bar.set_position(done);

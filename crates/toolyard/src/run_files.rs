@@ -1,8 +1,8 @@
 //! Writes `runs/<runId>/{run.json,calls.jsonl,results.jsonl,events.jsonl}` in the background, from the store.
 //!
-//! The store is the truth and these are views of it, so nothing waits for them and nothing is synced. Single calls are
-//! written at a bounded rate: under load a thousand calls a second would otherwise spend more on their four small files
-//! than on themselves. What is skipped then can be written at any time with `toolyard runs export`.
+//! The store is authoritative and these files are copies, so nothing waits for them and nothing is synced. Single calls
+//! are written at a bounded rate: under load a thousand calls a second would otherwise spend more on their four small
+//! files than on themselves. What is skipped then can be written at any time with `toolyard runs export`.
 
 use crate::config::{RecordConfig, RunFilesMode};
 use std::{
@@ -20,7 +20,7 @@ use std::{
 use toolyard_engine::{Store, store::RunKind, view};
 use toolyard_protocol::{Failure, RunId, RunStatus};
 
-/// Runs waiting to be written; one more is skipped.
+/// The largest number of runs that wait to be written; further runs are skipped.
 const QUEUE: usize = 4096;
 /// Folders of single calls written in one second at most, while the process goes on.
 const CALLS_PER_SECOND: u32 = 50;
@@ -54,12 +54,12 @@ impl RunFiles {
         Ok(Self { sender, thread, mode: config.files })
     }
 
-    /// What the engine tells of ended runs.
+    /// The listener to which the engine reports ended runs.
     pub fn listener(&self) -> toolyard_engine::RunEndListener {
         let (sender, mode) = (self.sender.clone(), self.mode);
         Box::new(move |run_id, kind, _status: RunStatus| {
             if mode == RunFilesMode::All || kind == RunKind::Plan {
-                // Files are views of the record: `toolyard runs export` writes those of a run that is passed over.
+                // The files are copies of the record: `toolyard runs export` writes those of a skipped run.
                 if sender.try_send(Job::Write(run_id, kind)).is_err() {
                     tracing::warn!(%run_id, "the files of a run are not written: too many runs are waiting for theirs");
                 }
@@ -67,7 +67,7 @@ impl RunFiles {
         })
     }
 
-    /// Writes what is waiting, then ends. May block.
+    /// Writes the waiting runs, then ends. May block.
     pub fn finish(self) {
         if self.sender.send(Job::Finish).is_err() || self.thread.join().is_err() {
             tracing::error!("the writer of run files ended unexpectedly");
@@ -158,7 +158,8 @@ fn existing_calls(dir: &Path) -> VecDeque<PathBuf> {
     calls.into()
 }
 
-/// Writes the four files into a folder: made under another name and then renamed, so that a reader never sees half.
+/// Writes the four files into a folder: made under another name and then renamed, so that a reader never sees
+/// incomplete files.
 pub fn write_export(export: &view::RunExport, target: &Path) -> io::Result<()> {
     let parent = target.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(parent)?;
@@ -168,7 +169,7 @@ pub fn write_export(export: &view::RunExport, target: &Path) -> io::Result<()> {
     fs::create_dir(&staging)?;
     let written = write_files(export, &staging).and_then(|()| {
         if target.exists() {
-            // A run that was paused and went on: its files replace the earlier ones, which are views all the same.
+            // The run was paused and has been continued: its files replace the earlier ones, which were copies too.
             for file in FILES {
                 fs::rename(staging.join(file), target.join(file))?;
             }

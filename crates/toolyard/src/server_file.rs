@@ -1,9 +1,15 @@
-//! Upstream MCP servers in `config.toml`: added at its end and taken out of it, so that the rest of the file stays as people
-//! wrote it. The whole file is read back before it is kept.
+//! Upstream MCP servers in `config.toml`: added at its end and taken out of it, so that the rest of the file stays as
+//! people wrote it. The complete new text is parsed before it replaces the file.
 
 use crate::config::Config;
 use serde::Serialize;
-use std::{collections::BTreeMap, fs, io::Write, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Write,
+    path::Path,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 use toolyard_mcp::client::{SandboxConfig, ServerConfig};
 use toolyard_protocol::{ErrorCode, Failure};
 
@@ -34,7 +40,13 @@ fn failed(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::new(ErrorCode::StoreUnavailable, format!("{} cannot be written: {error}", path.display()))
 }
 
-fn text_of(path: &Path) -> Result<String, Failure> {
+/// One change of the file at a time in this process.
+pub(crate) fn writing() -> MutexGuard<'static, ()> {
+    static WRITING: Mutex<()> = Mutex::new(());
+    WRITING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn text_of(path: &Path) -> Result<String, Failure> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
@@ -52,6 +64,7 @@ pub(crate) fn add(path: &Path, name: &str, config: &ServerConfig) -> Result<(), 
     };
     let table = toml::to_string(&File { mcp: Servers { servers: BTreeMap::from([(name, written)]) } })
         .map_err(|e| failed(path, &e))?;
+    let _writing = writing();
     let before = text_of(path)?;
     let gap = if before.is_empty() { "" } else { "\n" };
     let text = format!("{before}{gap}{table}");
@@ -65,8 +78,9 @@ pub(crate) fn add(path: &Path, name: &str, config: &ServerConfig) -> Result<(), 
     replace(path, &text)
 }
 
-/// Takes a server's tables out. Everything else must read back as it was.
+/// Removes a server's tables. All other settings must have the same values afterwards.
 pub(crate) fn remove(path: &Path, name: &str) -> Result<(), Failure> {
+    let _writing = writing();
     let before = text_of(path)?;
     let by_hand = || {
         Failure::new(
@@ -109,7 +123,7 @@ fn without_tables(text: &str, name: &str) -> String {
 }
 
 /// Writes the file in one go, with the permissions it had.
-fn replace(path: &Path, text: &str) -> Result<(), Failure> {
+pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
     let staged = path.with_extension(format!("toml.{}", std::process::id()));
     let write = || -> std::io::Result<()> {
         let mut file = fs::File::create(&staged)?;

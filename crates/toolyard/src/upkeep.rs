@@ -1,5 +1,5 @@
-//! Looking after what a home keeps: backup, restore, retention, checks and figures. The running Toolyard does the work where
-//! there is one, because it knows what is still on its way to the disk.
+//! Maintenance of a home: backup, restore, retention, checks and figures. If a Toolyard is running, it does the work,
+//! because it knows which records are not on disk yet.
 
 use crate::{config::RetentionConfig, home::Home};
 use jiff::{SignedDuration, Timestamp};
@@ -14,13 +14,14 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 use toolyard_engine::{Engine, PrunedRuns, Retention};
+use toolyard_hooks::{NativeProvider, PrunedSnapshots, SnapshotRetention};
 use toolyard_protocol::{ErrorCode, Failure, canonical};
 use toolyard_service::{Call, Handle, MethodError, Methods, NoParams, Terms, methods};
 use toolyard_store::{Checked, Copied, SqliteStore, StoreStats, copy_file};
 
-/// What a backup says about itself.
+/// The manifest of a backup.
 const MANIFEST: &str = "backup.json";
-/// The form of a backup this program writes and reads.
+/// The version of the backup format that this program writes and reads.
 const FORM: u32 = 1;
 /// Parts of a backup.
 const STORE: &str = "store";
@@ -30,7 +31,7 @@ const KEYS: &str = "keys";
 const HEADS: &str = "heads.jsonl";
 /// How often retention is applied while Toolyard runs.
 const RETENTION_EVERY: Duration = Duration::from_secs(3600);
-/// What is secret in the state folder: whoever has it can sign, connect and log in as this home.
+/// The secret files in the state folder. They allow their holder to sign, connect and log in as this home.
 const SECRETS: &[&str] = &[
     "signing.key",
     "secrets.key",
@@ -40,6 +41,7 @@ const SECRETS: &[&str] = &[
     "device-tokens.json",
     "token",
     "mcp-tokens",
+    "mcp-secrets",
     "keys",
 ];
 
@@ -66,20 +68,25 @@ pub(crate) fn declare(methods: &mut Methods, upkeep: Option<&Upkeep>) {
 #[derive(Clone)]
 pub(crate) struct Upkeep(Arc<Inner>);
 
+/// The snapshots of projects, and how long they are kept.
+type Snapshots = (Arc<NativeProvider>, SnapshotRetention);
+
 struct Inner {
-    store: Arc<SqliteStore>,
+    /// The store on this machine's disk; `None` when state is in a database that several nodes share.
+    store: Option<Arc<SqliteStore>>,
     engine: Engine,
     home: Home,
     retention: RetentionConfig,
+    snapshots: Option<Snapshots>,
     /// A backup and a removal do not run at the same time: a backup copies files that a removal would take away.
     turn: tokio::sync::Mutex<()>,
 }
 
-/// Where a backup is written.
+/// The parameters of a backup.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BackupParams {
-    /// A folder on this machine that is not there yet, or is empty.
+    /// A folder on this machine that does not exist or is empty.
     pub out: PathBuf,
     /// Whether keys and tokens are left out.
     #[serde(default)]
@@ -92,12 +99,12 @@ pub struct BackupParams {
 pub struct BackupReport {
     /// The folder.
     pub path: PathBuf,
-    /// When the store was as the copy is.
+    /// The time of the copied state.
     pub at: Timestamp,
     /// The store.
     #[serde(flatten)]
     pub store: Copied,
-    /// Files, the manifest not counted.
+    /// The number of files without the manifest.
     pub files: u64,
     /// Bytes of all files.
     pub bytes: u64,
@@ -105,7 +112,7 @@ pub struct BackupReport {
     pub keys: bool,
 }
 
-/// What is removed. Without either, what the configuration says.
+/// Which runs are removed. Without either, the configuration decides.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PruneParams {
@@ -127,6 +134,9 @@ pub struct PruneReport {
     /// Runs and blobs.
     #[serde(flatten)]
     pub removed: PrunedRuns,
+    /// Snapshots of projects in which coding agents ran commands.
+    #[serde(default)]
+    pub snapshots: PrunedSnapshots,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -140,21 +150,38 @@ struct Manifest {
 }
 
 impl Upkeep {
-    pub(crate) fn new(store: Arc<SqliteStore>, engine: Engine, home: Home, retention: RetentionConfig) -> Self {
-        Self(Arc::new(Inner { store, engine, home, retention, turn: tokio::sync::Mutex::default() }))
+    pub(crate) fn new(
+        store: Option<Arc<SqliteStore>>,
+        engine: Engine,
+        home: Home,
+        retention: RetentionConfig,
+        snapshots: Option<Snapshots>,
+    ) -> Self {
+        Self(Arc::new(Inner { store, engine, home, retention, snapshots, turn: tokio::sync::Mutex::default() }))
     }
 
-    /// Applies the configured retention once in a while, until told to stop.
+    /// The store on this machine's disk.
+    fn on_disk(&self) -> Result<Arc<SqliteStore>, Failure> {
+        self.0.store.clone().ok_or_else(|| {
+            Failure::new(ErrorCode::PreconditionFailed, "the state is in a database that several nodes share")
+                .suggest("Use PostgreSQL's own backup and statistics; `toolyard runs verify` checks the record.")
+        })
+    }
+
+    /// Applies the configured retention every `RETENTION_EVERY`, until stopped.
     pub(crate) async fn keep_within(self, stop: CancellationToken) {
-        if self.0.retention == RetentionConfig::default() {
-            return;
-        }
         let mut tick = tokio::time::interval(RETENTION_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 _ = tick.tick() => {}
                 () = stop.cancelled() => return,
+            }
+            if self.0.retention == RetentionConfig::default() {
+                if let Err(failure) = self.prune_snapshots().await {
+                    tracing::warn!(error = %failure.message, "old snapshots could not be removed");
+                }
+                continue;
             }
             match self.prune(PruneParams::default()).await {
                 Ok(report) if report.removed.runs > 0 => {
@@ -185,7 +212,16 @@ impl Upkeep {
                 _ => {}
             }
         }
-        Ok(PruneReport { ended_before, removed })
+        let snapshots = self.prune_snapshots().await?;
+        Ok(PruneReport { ended_before, removed, snapshots })
+    }
+
+    /// Removes snapshots of projects that are not used any more, or take too much room.
+    async fn prune_snapshots(&self) -> Result<PrunedSnapshots, Failure> {
+        match &self.0.snapshots {
+            Some((native, retention)) => native.prune(*retention).await,
+            None => Ok(PrunedSnapshots::default()),
+        }
     }
 }
 
@@ -211,8 +247,8 @@ pub(crate) fn parse_age(text: &str) -> Result<SignedDuration, Failure> {
 impl Handle<StoreBackup> for Upkeep {
     async fn handle(&self, _: &Call<'_>, params: BackupParams) -> Result<BackupReport, MethodError> {
         let _turn = self.0.turn.lock().await;
-        let inner = self.0.clone();
-        let copied = tokio::task::spawn_blocking(move || backup(&inner.store, &inner.home, &params)).await;
+        let (inner, store) = (self.0.clone(), self.on_disk()?);
+        let copied = tokio::task::spawn_blocking(move || backup(&store, &inner.home, &params)).await;
         Ok(copied.map_err(|_| Failure::new(ErrorCode::InternalError, "the backup failed unexpectedly"))??)
     }
 }
@@ -225,16 +261,16 @@ impl Handle<StorePrune> for Upkeep {
 
 impl Handle<StoreCheck> for Upkeep {
     async fn handle(&self, _: &Call<'_>, _: NoParams) -> Result<Checked, MethodError> {
-        let inner = self.0.clone();
-        let checked = tokio::task::spawn_blocking(move || inner.store.check()).await;
+        let store = self.on_disk()?;
+        let checked = tokio::task::spawn_blocking(move || store.check()).await;
         Ok(checked.map_err(|_| Failure::new(ErrorCode::InternalError, "the check failed unexpectedly"))??)
     }
 }
 
 impl Handle<StoreStatsMethod> for Upkeep {
     async fn handle(&self, _: &Call<'_>, _: NoParams) -> Result<StoreStats, MethodError> {
-        let inner = self.0.clone();
-        let stats = tokio::task::spawn_blocking(move || inner.store.stats()).await;
+        let store = self.on_disk()?;
+        let stats = tokio::task::spawn_blocking(move || store.stats()).await;
         Ok(stats.map_err(|_| Failure::new(ErrorCode::InternalError, "the store could not be looked at"))??)
     }
 }
@@ -264,7 +300,7 @@ fn backup(store: &SqliteStore, home: &Home, params: &BackupParams) -> Result<Bac
     let out = std::path::absolute(&params.out).map_err(|e| failed("find", &params.out, &e))?;
     empty_folder(&out)?;
     let at = Timestamp::now();
-    // Before the store: a head that is newer than the store says that the store was put back.
+    // Heads are copied before the store: a head that is newer than the store would look like a rollback.
     copy_tree(&home.heads(), &out.join(HEADS))?;
     for name in SECRETS.iter().filter(|_| !params.without_keys) {
         copy_tree(&home.state().join(name), &out.join(KEYS).join(name))?;
@@ -292,7 +328,7 @@ fn copy_one(from: &Path, to: &Path) -> Result<(), Failure> {
     copy_file(from, to).map(drop).map_err(|e| failed("copy", from, &e))
 }
 
-/// Copies files and folders as they are; what is gone by the time it is copied is left out.
+/// Copies files and folders as they are; files that disappear meanwhile are left out.
 fn copy_tree(from: &Path, to: &Path) -> Result<(), Failure> {
     let metadata = match from.symlink_metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -305,7 +341,7 @@ fn copy_tree(from: &Path, to: &Path) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    // Locks, sockets and links of a running process are not what it keeps.
+    // Locks, sockets and links belong to the running process, not to its data.
     let is_lock = from.file_name().is_some_and(|name| name == "lock" || name == ".lock");
     if !metadata.is_file() || is_lock {
         return Ok(());
@@ -348,7 +384,7 @@ fn hash_file(path: &Path) -> std::io::Result<(String, u64)> {
     }
 }
 
-/// What was put back.
+/// The result of a restore.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RestoreReport {

@@ -12,7 +12,7 @@ use toolyard_mcp::{
     Upstreams,
     client::{Approved, SandboxConfig, ServerConfig, ServerStatus, ShownDefinition},
 };
-use toolyard_plugins::walled::server_spec;
+use toolyard_plugins::sandboxed::server_spec;
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_sandbox::launch::ConfinedLauncher;
 use toolyard_service::{Call, Handle, MethodError, Methods, NoParams, Terms, methods};
@@ -111,17 +111,17 @@ pub struct AddParams {
     /// The URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) url: Option<String>,
-    /// What the program may read, write and reach; nothing where nothing is said.
+    /// What the program may read, write and reach; nothing by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) sandbox: Option<SandboxConfig>,
 }
 
-/// How a start went.
+/// The result of a start.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Tested {
     /// Whether it runs and answers.
     pub(crate) ok: bool,
-    /// How it is.
+    /// The status of the server.
     pub(crate) status: ServerStatus,
     /// What is wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -163,11 +163,12 @@ impl Handle<McpAdd> for UpstreamMethods {
         let is_program = command.is_some();
         let sandbox =
             is_program.then(|| sandbox.unwrap_or(SandboxConfig { enabled: true, ..SandboxConfig::default() }));
-        // Whoever has the browser has not the machine: a program from there never runs with all rights of the owner.
+        // Access to a paired browser is not access to the machine: a program that is added from the console always runs
+        // in a sandbox.
         if call.caller.door == Door::Console && sandbox.as_ref().is_some_and(|sandbox| !sandbox.enabled) {
             return Err(Failure::new(
                 ErrorCode::PolicyDenied,
-                "a server that is added in the browser runs within walls",
+                "a server that is added in the browser runs in a sandbox",
             )
             .suggest("Grant it folders in `sandbox`, or add it with `toolyard mcp add --no-sandbox`.")
             .into());
@@ -211,7 +212,7 @@ impl Handle<McpLog> for UpstreamMethods {
     }
 }
 
-/// Runs what writes files.
+/// Runs work that writes files on a thread that may block.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|_| {

@@ -16,7 +16,7 @@ use toolyard_knowledge::{
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_service::{Call, Handle, MethodError, Methods, Service, Terms, methods};
 
-/// Results that are looked at: what an agent is shown is far fewer.
+/// How many results are searched for the expected one; an agent is shown far fewer.
 const LOOKED_AT: usize = 50;
 /// Files in a page of the index's list.
 const FILES_PER_PAGE: usize = 1000;
@@ -49,11 +49,11 @@ pub enum Corpus {
     Tools,
 }
 
-/// What is looked for, and what should have been found.
+/// The query, and the expected result.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WhyParams {
-    /// Where.
+    /// Where to search.
     pub corpus: Corpus,
     /// The question.
     pub query: String,
@@ -69,7 +69,7 @@ pub struct Step {
     pub check: String,
     /// Whether it holds. The first that does not is the reason.
     pub ok: bool,
-    /// What was seen.
+    /// The details of the check.
     pub detail: String,
 }
 
@@ -79,9 +79,9 @@ pub struct Step {
 pub struct ScorePart {
     /// `words`, `meaning`, `links` and so on.
     pub name: String,
-    /// What it gives to the score.
+    /// Its contribution to the score.
     pub value: f64,
-    /// As measured, where that is known.
+    /// The measured value, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<f64>,
 }
@@ -101,7 +101,7 @@ pub struct RankedHit {
     /// Words of the question that it has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub matched: Vec<String>,
-    /// Whether it is what was expected.
+    /// Whether this is the expected result.
     pub expected: bool,
 }
 
@@ -111,11 +111,11 @@ pub struct RankedHit {
 pub struct Why {
     /// Whether it was found.
     pub found: bool,
-    /// The steps, as far as they were gone through.
+    /// The checks that were made.
     pub steps: Vec<Step>,
     /// What was found, the best first.
     pub hits: Vec<RankedHit>,
-    /// The place of what was expected.
+    /// The rank of the expected result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<usize>,
     /// One sentence that says why.
@@ -132,13 +132,13 @@ impl Why {
         ok
     }
 
-    /// Ends at the first step that does not hold.
+    /// Ends the explanation at the first check that fails.
     fn because(mut self, sentence: impl Into<String>) -> Self {
         self.sentence = sentence.into();
         self
     }
 
-    /// Ends with the ranking.
+    /// Ends the explanation with the ranking.
     fn ranked(mut self, hits: Vec<RankedHit>) -> Self {
         self.rank = hits.iter().find(|hit| hit.expected).map(|hit| hit.rank);
         self.found = self.rank.is_some();
@@ -305,7 +305,7 @@ fn note_parts(explain: &search::Explanation) -> Vec<ScorePart> {
     vec![part("words", &explain.full_text), part("meaning", &explain.vector), part("links", &explain.links)]
 }
 
-/// What `memory_recall` answers, as far as it is needed.
+/// The fields of `memory_recall`'s answer that are used here.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct MemoryAnswer {
@@ -325,7 +325,7 @@ struct FoundMemory {
     score: f64,
 }
 
-/// What `tool_search` answers, as far as it is needed.
+/// The fields of `tool_search`'s answer that are used here.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ToolAnswer {

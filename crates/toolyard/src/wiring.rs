@@ -1,15 +1,20 @@
-//! Puts the parts together: store, engine, vault, notes, tool search, method table.
+//! Builds the program from its parts: store, engine, vault, notes, tool search, method table.
 
 use crate::{
+    clients,
     config::{Resolved, RunFilesMode},
+    config_methods::ConfigMethods,
     context,
     context_methods::ContextMethods,
     editors::Editors,
     heads::{Heads, HomeProof},
     hooks::HookMethods,
     notes,
+    notify::{self, Notifications},
     plugins::PluginMethods,
     run_files::RunFiles,
+    stores::{self, Opened},
+    tool_methods::ToolMethods,
     upkeep::Upkeep,
     upstreams::UpstreamMethods,
     why::WhyMethods,
@@ -18,26 +23,24 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{ToolEntry, ToolSource};
 use toolyard_engine::{
-    Engine, EngineParts, Store,
-    ledger::announces,
+    Engine, EngineParts,
     memory_store::MemoryStore,
     store::{RunFilter, StoreError},
     system_clock,
 };
-use toolyard_hooks::{HooksDoor, NativeProvider};
+use toolyard_hooks::{NativeProvider, SnapshotLimits};
 use toolyard_knowledge::Knowledge;
-use toolyard_mcp::{Asks, Upstreams, server::Skills};
-use toolyard_plugins::{Plugins, PluginsParts, walled::server_spec};
+use toolyard_mcp::{ClientRoutes, Upstreams, server::Skills};
+use toolyard_plugins::{Plugins, PluginsParts, sandboxed::server_spec};
 use toolyard_protocol::{ErrorCode, Failure, RunStatus, ToolDefinition, ToolDefinitionError};
 use toolyard_sandbox::{ScriptRunner, launch::ConfinedLauncher};
 use toolyard_service::{Methods, ProcessInfo, Service};
-use toolyard_store::{SqliteStore, StoreOptions};
 use toolyard_toolsearch::{StaticMeaning, ToolSearch};
 use toolyard_vault::{Vault, VaultOptions, VaultProvider};
 
-/// How often it is looked whether an indexing job has begun,
+/// The interval at which [`Yard::notes_line`] checks whether an indexing job has begun.
 const NOTES_LOOK: std::time::Duration = std::time::Duration::from_millis(20);
-/// and how long, before a server says how its notes stand.
+/// How long [`Yard::notes_line`] waits for an indexing job before it reports the status.
 const NOTES_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Everything that runs in this process.
@@ -51,7 +54,7 @@ pub struct Yard {
     vault: Option<Arc<Vault>>,
     /// Editors that are connected.
     pub(crate) editors: Arc<Editors>,
-    /// The notes that can be asked.
+    /// The notes, if they are enabled.
     notes: Option<Arc<Knowledge>>,
     watching: Watching,
     /// Tool Search: what models are shown, and what it saved.
@@ -60,8 +63,8 @@ pub struct Yard {
     pub mcp: crate::config::McpConfig,
     /// Upstream MCP servers.
     pub upstreams: Upstreams,
-    /// Ways from calls to the MCP clients that made them.
-    pub asks: Asks,
+    /// Routes by which a call can ask the MCP client that made it.
+    pub asks: ClientRoutes,
     /// Plugins.
     pub plugins: Plugins,
     /// Skills of the user and of plugins.
@@ -70,10 +73,12 @@ pub struct Yard {
     pub context: Option<Arc<toolyard_context::ContextStore>>,
     /// Backup, retention and checks of the store; absent without one.
     pub(crate) upkeep: Option<Upkeep>,
+    /// Notifications to a person elsewhere.
+    pub(crate) notifications: Notifications,
 }
 
-/// Adds the methods that are answered beside the service: the context store's, plugins', upstream servers'. A part that
-/// is not there leaves its methods in the list, where nobody can call them.
+/// Declares the methods that are implemented outside the service: of the context store, plugins and upstream servers.
+/// The methods of a missing part are declared too, and cannot be called.
 fn declare(
     methods: &mut Methods,
     context: Option<&ContextMethods>,
@@ -94,33 +99,31 @@ pub fn all_methods() -> Methods {
     let mut methods = Methods::built_in();
     declare(&mut methods, None, None, None, None, None);
     crate::why::declare(&mut methods, None);
+    notify::declare(&mut methods, None);
+    crate::config_methods::declare(&mut methods, None);
+    crate::tool_methods::declare(&mut methods, None);
     methods
 }
 
-/// How much of a Toolyard a command needs.
+/// Which parts a command needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// The tools as they are described; nothing is recorded or written.
+    /// The descriptions of the tools; nothing is recorded or written.
     Catalog,
     /// The store as well.
     Store,
 }
 
 impl Yard {
-    /// Opens what the configuration says.
+    /// Opens the parts that the configuration and `needs` select.
     pub fn open(resolved: Resolved, needs: Needs) -> Result<Self, Failure> {
         let home = resolved.home.clone();
         toolyard_sandbox::launch::hide(home.hidden_from_programs());
-        let broken = |e: anyhow::Error| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}"));
-        let mut on_disk = None;
-        let (store, signer): (Arc<dyn Store>, _) = if needs == Needs::Store {
-            home.create().map_err(broken)?;
-            let store = SqliteStore::open(&home.state(), StoreOptions::default()).map_err(StoreFailure)?;
-            home.settle_next_key(|next| Ok(announces(&store, &next.verifier())?)).map_err(broken)?;
-            let store = on_disk.insert(Arc::new(store)).clone();
-            (store, home.signer().map_err(broken)?)
+        let Opened { store, signer, on_disk } = if needs == Needs::Store {
+            stores::open(&resolved)?
         } else {
-            (Arc::new(MemoryStore::new()), toolyard_engine::chain::Signer::from_secret("none", &[0; 32]))
+            let signer = toolyard_engine::chain::Signer::from_secret("none", &[0; 32]);
+            Opened { store: Arc::new(MemoryStore::new()), signer, on_disk: None }
         };
         let engine = Engine::new(EngineParts {
             store: store.clone(),
@@ -155,7 +158,7 @@ impl Yard {
             _ => None,
         };
         let native = match needs {
-            Needs::Store => Some(register_native(&engine, &home)?),
+            Needs::Store => Some(register_native(&engine, &home, resolved.config.hooks.snapshots.limits())?),
             Needs::Catalog => None,
         };
         let settings = resolved.config.tool_search()?;
@@ -167,9 +170,6 @@ impl Yard {
             .map_err(|e| {
                 Failure::new(ErrorCode::StoreUnavailable, format!("{} cannot be used: {e}", home.runs().display()))
             })?;
-        if let Some(files) = &run_files {
-            engine.on_run_end(files.listener());
-        }
         let heads = (needs == Needs::Store)
             .then(|| Heads::start(&home, &engine, &resolved.config.record))
             .transpose()
@@ -179,8 +179,9 @@ impl Yard {
             pid: std::process::id(),
             home: home.path().display().to_string(),
             vault: resolved.vault.display().to_string(),
+            command: clients::shell_command(),
         };
-        let asks = Asks::default();
+        let asks = ClientRoutes::default();
         let upstreams = Upstreams::new(engine.clone(), asks.clone(), tokio_util::sync::CancellationToken::new());
         if needs == Needs::Store {
             upstreams.keep_tokens(home.tokens());
@@ -188,8 +189,14 @@ impl Yard {
         let service = Service::new(engine, info);
         service.show_models(tool_search.clone());
         if needs == Needs::Store {
-            service.keep_proof(Arc::new(HomeProof::new(home.clone())));
+            service.keep_proof(Arc::new(HomeProof::new(home.clone(), service.engine().store().is_shared())));
         }
+        let notifications = Notifications::new(resolved.config.notify, home.clone(), service.clone());
+        let (files, notices) = (run_files.as_ref().map(RunFiles::listener), notifications.listener());
+        service.engine().on_run_end(Box::new(move |run_id, kind, status| {
+            files.iter().for_each(|files| files(run_id, kind, status));
+            notices(run_id, kind, status);
+        }));
         let mcp = resolved.config.mcp;
         let mut folders = vec![home.path().join("skills")];
         folders.extend(mcp.skills.iter().map(|folder| crate::config::expand(folder)));
@@ -215,9 +222,16 @@ impl Yard {
                     .suggest("Write a number and a unit: 45m, 12h, 30d or 2w.")
             })?;
         }
-        let upkeep = on_disk.map(|store| Upkeep::new(store, service.engine().clone(), home.clone(), retention));
-        let hook_methods = native
-            .map(|provider| HookMethods(HooksDoor::new(service.engine().clone(), provider, crate::home::user_name())));
+        let snapshots = native.clone().map(|native| (native, resolved.config.hooks.snapshots.retention()));
+        let upkeep = (needs == Needs::Store)
+            .then(|| Upkeep::new(on_disk, service.engine().clone(), home.clone(), retention, snapshots));
+        let hook_methods = native.map(|provider| HookMethods::new(service.engine().clone(), provider, &mcp));
+        let tool_methods = ToolMethods { search: tool_search.clone(), engine: service.engine().clone() };
+        let config_methods = (needs == Needs::Store).then(|| ConfigMethods {
+            home: home.clone(),
+            engine: service.engine().clone(),
+            notifications: notifications.clone(),
+        });
         service.extend(|methods| {
             let upstreams = Some(&upstream_methods);
             declare(
@@ -229,6 +243,9 @@ impl Yard {
                 hook_methods.as_ref(),
             );
             crate::why::declare(methods, Some(&why));
+            notify::declare(methods, Some(&notifications));
+            crate::config_methods::declare(methods, config_methods.as_ref());
+            crate::tool_methods::declare(methods, Some(&tool_methods));
         });
         Ok(Self {
             service,
@@ -246,31 +263,34 @@ impl Yard {
             skills,
             context,
             upkeep,
+            notifications,
         })
     }
 
-    /// Takes upstream servers and plugins in, in the background.
+    /// Registers the tools of upstream servers and plugins, in the background.
     pub fn connect(&self) -> Connecting {
-        let plugins = self.plugins.clone();
-        Connecting { servers: self.connect_upstreams(), plugins: tokio::spawn(async move { plugins.load().await }) }
+        let (plugins, remembered) = (self.plugins.clone(), CancellationToken::new());
+        let servers = self.connect_upstreams(remembered.clone());
+        Connecting { servers, remembered, plugins: tokio::spawn(async move { plugins.load().await }) }
     }
 
-    fn connect_upstreams(&self) -> tokio::task::JoinHandle<()> {
+    fn connect_upstreams(&self, remembered: CancellationToken) -> tokio::task::JoinHandle<()> {
         let launcher = ConfinedLauncher::new();
         let mut specs = Vec::new();
         for (name, config) in &self.mcp.servers {
             if config.enabled && config.command.is_some() && config.sandbox.is_none() {
                 tracing::warn!(
                     server = name,
-                    "this MCP server runs without walls: set mcp.servers.{name}.sandbox, see docs/guide/mcp.md"
+                    "this MCP server runs without a sandbox: set mcp.servers.{name}.sandbox, see docs/guide/mcp.md"
                 );
             }
             specs.push(server_spec(&launcher, name, config, crate::config::expand));
         }
-        self.upstreams.add(specs)
+        self.upstreams.add_telling(specs, remembered)
     }
 
-    /// Removes what killed processes staged in the vault, once nothing interrupted is left that might need it.
+    /// Removes the files that killed processes staged in the vault, after the interrupted runs that might need them
+    /// have ended.
     pub async fn tidy(&self) {
         let Some(vault) = self.vault.clone() else { return };
         let store = self.service.engine().store().clone();
@@ -301,7 +321,7 @@ impl Yard {
         self.spawn_watching(|notes, stop| tokio::spawn(toolyard_knowledge::serve(notes, stop)));
     }
 
-    /// The same, and watches the vault even where the configuration says that a server does not.
+    /// The same, but watches the vault even if the configuration turns that off for servers.
     pub fn watch_notes_in_any_case(&self) {
         self.spawn_watching(|notes, stop| tokio::spawn(toolyard_knowledge::serve_watching(notes, stop)));
     }
@@ -315,10 +335,10 @@ impl Yard {
         }
     }
 
-    /// How the notes stand, in a few words, for whoever starts a server. `None` where notes are not indexed.
+    /// The status of the notes in a few words, printed when a server starts. `None` if notes are not indexed.
     pub async fn notes_line(&self) -> Option<String> {
         let notes = self.notes.as_ref()?;
-        // The first index is started by the task that looks after the notes, which has just begun.
+        // The task of the notes starts the first indexing job, and that task has only just begun.
         let is_indexing = async {
             while notes.jobs.active().is_none() {
                 tokio::time::sleep(NOTES_LOOK).await;
@@ -334,7 +354,7 @@ impl Yard {
         }
     }
 
-    /// Asks the indexing job to stop, if one runs here; the next one goes on where it stopped.
+    /// Asks the indexing job to stop, if one runs here; the next one continues where it stopped.
     pub fn cancel_indexing(&self) {
         if let Some(notes) = &self.notes {
             notes.jobs.cancel();
@@ -357,8 +377,8 @@ impl Yard {
         self.service.engine().shutdown().await;
         self.upstreams.shutdown().await;
         // Facts are queued. A command that ends at once must not lose the ones it has just set.
-        let store = self.service.engine().store().clone();
-        match tokio::task::spawn_blocking(move || store.settle()).await {
+        let (store, savings) = (self.service.engine().store().clone(), self.tool_search.savings().clone());
+        match tokio::task::spawn_blocking(move || savings.write(&*store).and_then(|()| store.settle())).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!(%error, "the store could not be settled"),
             Err(error) => tracing::error!(%error, "settling the store ended unexpectedly"),
@@ -376,10 +396,12 @@ impl Yard {
     }
 }
 
-/// Upstream servers and plugins that are being taken in. It goes on when this is dropped.
+/// The registration of upstream servers and plugins. It continues if this value is dropped.
 pub struct Connecting {
     /// Ends when the tools of the plugins that are used are in the catalog.
     pub plugins: tokio::task::JoinHandle<()>,
+    /// Cancelled when the tools that servers offered before are in the catalog.
+    pub remembered: CancellationToken,
     servers: tokio::task::JoinHandle<()>,
 }
 
@@ -394,19 +416,11 @@ impl Connecting {
     }
 }
 
-/// The task that looks after the notes, and how it is stopped.
+/// The task that probes, watches and indexes the notes, and the token that stops it.
 #[derive(Default)]
 struct Watching {
     stop: CancellationToken,
     task: std::sync::Mutex<Option<tokio::task::JoinHandle<()>>>,
-}
-
-struct StoreFailure(StoreError);
-
-impl From<StoreFailure> for Failure {
-    fn from(failure: StoreFailure) -> Self {
-        failure.0.into()
-    }
 }
 
 fn register_vault(
@@ -422,12 +436,12 @@ fn register_vault(
             .suggest("Pass another folder with --vault DIR, or set vault.path in config.toml.")
     };
     if needs == Needs::Catalog {
-        // Describing tools touches no file: a slow or missing vault does not matter.
+        // Listing tools touches no file, so a slow or missing vault does not matter.
         register(engine, toolyard_vault::definitions(), Arc::new(Described))?;
         return Ok(None);
     }
     if !root.exists() && root == home.default_vault() {
-        // The default vault is ours to make; a folder that somebody named must be there already.
+        // The default vault is created; a folder that the user named must exist.
         std::fs::create_dir_all(root).map_err(|e| unusable(e.to_string()))?;
     }
     let options = VaultOptions { follow_symlinks, ..VaultOptions::new(home.locks()) };
@@ -437,8 +451,12 @@ fn register_vault(
 }
 
 /// Takes in the tools that stand for calls of coding agents.
-fn register_native(engine: &Engine, home: &crate::home::Home) -> Result<Arc<NativeProvider>, Failure> {
-    let provider = NativeProvider::new(home.snapshots());
+fn register_native(
+    engine: &Engine,
+    home: &crate::home::Home,
+    limits: SnapshotLimits,
+) -> Result<Arc<NativeProvider>, Failure> {
+    let provider = NativeProvider::new(home.snapshots(), limits);
     engine.register(toolyard_hooks::entries().map_err(refused)?, provider.clone()).map_err(refused)?;
     Ok(provider)
 }
@@ -461,7 +479,7 @@ pub(crate) fn refused(error: impl Into<toolyard_catalog::RegistryError>) -> Fail
     Failure::new(ErrorCode::InternalError, format!("a built-in tool was refused: {}", error.into()))
 }
 
-/// Stands behind the tools while they are only looked at.
+/// The provider of tools that are only listed.
 pub(crate) struct Described;
 
 impl toolyard_engine::Provider for Described {

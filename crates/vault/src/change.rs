@@ -45,16 +45,16 @@ pub(crate) enum Change {
         inode: u64,
         /// Files and folders that go with it, itself included.
         count: u64,
-        /// A folder goes only if nothing is in it when it comes to that.
+        /// A folder is removed only if it is empty at that moment.
         only_empty: bool,
         /// What is needed to restore it: every file with its bytes, and every folder. `None` if that is too much.
-        keep: Option<Kept>,
+        keep: Option<DeletedContent>,
     },
 }
 
 /// The content of something that is deleted permanently.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Kept {
+pub(crate) struct DeletedContent {
     pub(crate) files: Vec<(VaultPath, Arc<[u8]>)>,
     pub(crate) folders: Vec<VaultPath>,
 }

@@ -20,9 +20,9 @@ pub trait EditorClients: Send + Sync {
 
 /// No editor at all.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct NoClients;
+pub struct NoEditors;
 
-impl EditorClients for NoClients {
+impl EditorClients for NoEditors {
     fn request<'a>(
         &'a self,
         _: &'a Caller,

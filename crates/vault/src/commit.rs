@@ -13,7 +13,7 @@
 
 use crate::{
     change::{Change, MoveRole, Planned, add_mtime, report_folder, report_move, report_put},
-    error::{Fallible, etag_conflict, system, too_large},
+    error::{VaultResult, etag_conflict, system, too_large},
     etag::etag,
     path::VaultPath,
     process::process_mark,
@@ -69,7 +69,7 @@ pub(crate) enum Step {
         only_empty: bool,
         /// The removed content, for undo; `None` if it was too much to keep.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        kept: Option<KeptRecord>,
+        kept: Option<DeletedRecord>,
         /// A folder is first moved here, so that it goes all at once.
         doomed: VaultPath,
     },
@@ -78,7 +78,7 @@ pub(crate) enum Step {
 /// Removed files with their blobs, and removed folders.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct KeptRecord {
+pub(crate) struct DeletedRecord {
     pub(crate) files: Vec<(VaultPath, String)>,
     pub(crate) folders: Vec<VaultPath>,
 }
@@ -103,7 +103,7 @@ pub(crate) struct Staged {
 
 impl Commit {
     /// Reads the record back from an intent.
-    pub(crate) fn from_intent(intent: &Intent) -> Fallible<Self> {
+    pub(crate) fn from_intent(intent: &Intent) -> VaultResult<Self> {
         let commit: Commit = serde_json::from_value(Value::Object(intent.state.clone())).map_err(|e| {
             Failure::new(ErrorCode::RecordCorrupted, format!("the intent of this call cannot be read: {e}"))
         })?;
@@ -139,7 +139,7 @@ impl Commit {
 }
 
 /// Writes and syncs the new contents under hidden names, and describes what is going to happen.
-pub(crate) fn stage(vault: &Arc<Vault>, planned: Planned, tag: &str) -> Fallible<(Staged, Intent, Vec<Blob>)> {
+pub(crate) fn stage(vault: &Arc<Vault>, planned: Planned, tag: &str) -> VaultResult<(Staged, Intent, Vec<Blob>)> {
     let mut intent = Intent::default();
     let mut blobs = Vec::new();
     let mut keep = |bytes: &Arc<[u8]>| {
@@ -193,7 +193,7 @@ pub(crate) fn stage(vault: &Arc<Vault>, planned: Planned, tag: &str) -> Fallible
                 Step::Move { from, to, kind, role, inode, etag, via }
             }
             Change::Remove { path, kind, etag, inode, count, only_empty, keep: content } => {
-                let kept = content.map(|content| KeptRecord {
+                let kept = content.map(|content| DeletedRecord {
                     files: content.files.iter().map(|(path, bytes)| (path.clone(), keep(bytes))).collect(),
                     folders: content.folders,
                 });
@@ -218,7 +218,7 @@ pub(crate) fn stage(vault: &Arc<Vault>, planned: Planned, tag: &str) -> Fallible
 }
 
 /// What is written must be readable again, to be verified.
-pub(crate) fn check_size(path: &VaultPath, size: usize) -> Fallible<()> {
+pub(crate) fn check_size(path: &VaultPath, size: usize) -> VaultResult<()> {
     match size as u64 {
         size if size > MAX_FILE_BYTES => Err(too_large(path, size, MAX_FILE_BYTES)),
         _ => Ok(()),
@@ -226,7 +226,7 @@ pub(crate) fn check_size(path: &VaultPath, size: usize) -> Fallible<()> {
 }
 
 /// A hidden name in the nearest folder that exists: usually the target's own.
-fn hidden_name(vault: &Vault, near: &VaultPath, tag: &str, number: usize) -> Fallible<VaultPath> {
+fn hidden_name(vault: &Vault, near: &VaultPath, tag: &str, number: usize) -> VaultResult<VaultPath> {
     let mut folder = near.parent();
     while let Some(candidate) = &folder {
         match vault.stat(candidate, Purpose::Write)? {
@@ -238,7 +238,7 @@ fn hidden_name(vault: &Vault, near: &VaultPath, tag: &str, number: usize) -> Fal
 }
 
 impl Staged {
-    /// Does it, step by step, and reports what was seen to happen, also when it ends early.
+    /// Performs the steps in order and reports the observed effects, also if a step fails.
     pub(crate) fn run(self) -> Result<Output, Failed> {
         let mut effects = Effects::default();
         if let Err(failure) = self.commit.steps.iter().try_for_each(|step| run_step(&self.vault, step, &mut effects)) {
@@ -250,8 +250,8 @@ impl Staged {
         Ok(self.commit.output(&self.vault, effects))
     }
 
-    /// Some plugins fill new notes with a template a moment after they appear, over what was just written.
-    fn settle(&self) -> Fallible<()> {
+    /// Some editor plugins replace the content of a new note with a template shortly after it appears.
+    fn settle(&self) -> VaultResult<()> {
         let created = |step: &&Step| matches!(step, Step::Put { before: None, .. });
         if self.vault.options.settle.is_zero() || !self.commit.steps.iter().any(|s| created(&s)) {
             return Ok(());
@@ -276,7 +276,7 @@ impl Drop for Staged {
     }
 }
 
-pub(crate) fn run_step(vault: &Vault, step: &Step, effects: &mut Effects) -> Fallible<()> {
+pub(crate) fn run_step(vault: &Vault, step: &Step, effects: &mut Effects) -> VaultResult<()> {
     match step {
         Step::MakeFolder { path } => match vault.dir.make_folder(path) {
             Ok(()) => report_folder(effects, path),
@@ -346,7 +346,7 @@ pub(crate) fn run_step(vault: &Vault, step: &Step, effects: &mut Effects) -> Fal
     Ok(())
 }
 
-fn run_move(vault: &Vault, from: &VaultPath, to: &VaultPath, via: &VaultPath, inode: u64) -> Fallible<()> {
+fn run_move(vault: &Vault, from: &VaultPath, to: &VaultPath, via: &VaultPath, inode: u64) -> VaultResult<()> {
     let fail = |errno| match errno {
         Errno::EXIST => {
             Failure::new(ErrorCode::Conflict, format!("{to} already exists, so {from} was not moved onto it"))
@@ -387,7 +387,7 @@ fn rename_by_way_of(vault: &Vault, from: &VaultPath, via: &VaultPath, to: &Vault
 }
 
 /// Both names lead to the file, and the folder holds it only once: not two hard links.
-fn is_same_entry(vault: &Vault, from: &VaultPath, to: &VaultPath, inode: u64) -> Fallible<bool> {
+fn is_same_entry(vault: &Vault, from: &VaultPath, to: &VaultPath, inode: u64) -> VaultResult<bool> {
     if from.folded() != to.folded() || from.parent() != to.parent() || inode_at(vault, to)? != Some(inode) {
         return Ok(false);
     }
@@ -396,7 +396,7 @@ fn is_same_entry(vault: &Vault, from: &VaultPath, to: &VaultPath, inode: u64) ->
     Ok(names.iter().filter(|e| e.name == from.name() || e.name == to.name()).count() == 1)
 }
 
-pub(crate) fn inode_at(vault: &Vault, path: &VaultPath) -> Fallible<Option<u64>> {
+pub(crate) fn inode_at(vault: &Vault, path: &VaultPath) -> VaultResult<Option<u64>> {
     match vault.dir.meta(path, Links::Refuse) {
         Ok(meta) => Ok(meta.map(|m| m.inode)),
         Err(Errno::LOOP) => Ok(None),
@@ -404,7 +404,7 @@ pub(crate) fn inode_at(vault: &Vault, path: &VaultPath) -> Fallible<Option<u64>>
     }
 }
 
-fn check_inode(vault: &Vault, path: &VaultPath, inode: u64) -> Fallible<()> {
+fn check_inode(vault: &Vault, path: &VaultPath, inode: u64) -> VaultResult<()> {
     match inode_at(vault, path)? {
         Some(found) if found == inode => Ok(()),
         Some(_) => Err(Failure::new(ErrorCode::Conflict, format!("{path} was replaced by another file meanwhile"))
@@ -413,12 +413,12 @@ fn check_inode(vault: &Vault, path: &VaultPath, inode: u64) -> Fallible<()> {
     }
 }
 
-fn is_kind(vault: &Vault, path: &VaultPath, kind: EntryKind) -> Fallible<bool> {
+fn is_kind(vault: &Vault, path: &VaultPath, kind: EntryKind) -> VaultResult<bool> {
     Ok(vault.stat(path, Purpose::Write)?.is_some_and(|s| s.kind == kind))
 }
 
-/// The etag of whatever file is there, links refused; a folder counts as a conflict.
-pub(crate) fn current_etag(vault: &Vault, path: &VaultPath) -> Fallible<Option<String>> {
+/// The etag of the file at a path. Links are refused, and a folder is a conflict.
+pub(crate) fn current_etag(vault: &Vault, path: &VaultPath) -> VaultResult<Option<String>> {
     match vault.stat(path, Purpose::Write)? {
         None => Ok(None),
         Some(_) => vault.etag(path),

@@ -4,7 +4,7 @@
 //! list, a search or a rename never shows a path that the call may not name.
 
 use crate::{
-    error::Fallible,
+    error::VaultResult,
     path::VaultPath,
     root::NodeKind,
     view::{Content, Entry, Listing, Purpose, Stat, View},
@@ -25,16 +25,16 @@ impl<'a> Confined<'a> {
 }
 
 impl View for Confined<'_> {
-    fn stat(&self, path: &VaultPath, purpose: Purpose) -> Fallible<Option<Stat>> {
+    fn stat(&self, path: &VaultPath, purpose: Purpose) -> VaultResult<Option<Stat>> {
         self.view.stat(path, purpose)
     }
-    fn read(&self, path: &VaultPath, purpose: Purpose) -> Fallible<Option<Content>> {
+    fn read(&self, path: &VaultPath, purpose: Purpose) -> VaultResult<Option<Content>> {
         self.view.read(path, purpose)
     }
-    fn etag(&self, path: &VaultPath) -> Fallible<Option<String>> {
+    fn etag(&self, path: &VaultPath) -> VaultResult<Option<String>> {
         self.view.etag(path)
     }
-    fn list(&self, folder: Option<&VaultPath>, listing: Listing) -> Fallible<Vec<Entry>> {
+    fn list(&self, folder: Option<&VaultPath>, listing: Listing) -> VaultResult<Vec<Entry>> {
         let mut entries = self.view.list(folder, listing)?;
         entries.retain(|entry| match VaultPath::child(folder, &entry.name) {
             Ok(path) if entry.kind == NodeKind::Folder => self.filter.leads_to_allowed(path.as_str()),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use toolyard_protocol::{ErrorCode, Failure};
 
 /// Work on the vault that ends in a failure an agent can read.
-pub(crate) type Fallible<T> = Result<T, Failure>;
+pub(crate) type VaultResult<T> = Result<T, Failure>;
 
 /// Why a vault cannot be opened.
 #[derive(Debug, thiserror::Error)]

@@ -45,13 +45,13 @@ mod unified;
 mod vault;
 mod view;
 
-pub use clients::{EditorClients, NoClients};
+pub use clients::{EditorClients, NoEditors};
 pub use error::VaultError;
 pub use etag::{ETAG_DIGITS, etag};
 pub use locks::STRIPES;
 pub use path::{MAX_DEPTH, MAX_PATH_BYTES, MAX_SEGMENT_BYTES, PathError, VaultPath};
 pub use provider::VaultProvider;
-pub use reading::{HeadingAt, NoteContent, Outline, Surveyed, outline};
+pub use reading::{HeadingAt, NoteContent, Outline, SurveyEntry, outline};
 pub use tools::definitions;
 pub use vault::{Vault, VaultOptions};
 pub use view::MAX_FILE_BYTES;

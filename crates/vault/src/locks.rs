@@ -5,7 +5,7 @@
 //! kernel drops `flock` locks when a process dies.
 
 use crate::{
-    error::{Fallible, VaultError},
+    error::{VaultError, VaultResult},
     path::VaultPath,
 };
 use rustix::{
@@ -64,7 +64,7 @@ impl Locks {
         &self.folder
     }
 
-    pub(crate) async fn acquire(&self, scope: &LockScope, cancel: &CancellationToken) -> Fallible<LockGuard> {
+    pub(crate) async fn acquire(&self, scope: &LockScope, cancel: &CancellationToken) -> VaultResult<LockGuard> {
         let wanted: BTreeSet<usize> = match scope {
             LockScope::Vault => (0..STRIPES).collect(),
             LockScope::Paths(paths) => paths.iter().map(stripe_of).collect(),
@@ -78,7 +78,7 @@ impl Locks {
         }
     }
 
-    async fn acquire_in_order(&self, wanted: &BTreeSet<usize>) -> Fallible<LockGuard> {
+    async fn acquire_in_order(&self, wanted: &BTreeSet<usize>) -> VaultResult<LockGuard> {
         let mut guard = LockGuard { _files: Vec::new(), _stripes: Vec::new() };
         for &stripe in wanted {
             guard._stripes.push(self.stripes[stripe].clone().lock_owned().await);

@@ -3,7 +3,7 @@
 
 use crate::{
     change::Change,
-    error::{Fallible, is_folder, system},
+    error::{VaultResult, is_folder, system},
     etag::etag,
     path::VaultPath,
     root::NodeKind,
@@ -60,7 +60,7 @@ impl Overlay {
     }
 
     /// Applies changes that a tool has planned on this very overlay.
-    pub(crate) fn apply(&self, changes: Vec<Change>) -> Fallible<()> {
+    pub(crate) fn apply(&self, changes: Vec<Change>) -> VaultResult<()> {
         for change in changes {
             match change {
                 Change::MakeFolder(path) => {
@@ -91,7 +91,7 @@ impl Overlay {
         Ok(())
     }
 
-    fn check_room(&self, more: usize) -> Fallible<()> {
+    fn check_room(&self, more: usize) -> VaultResult<()> {
         let held: usize =
             self.nodes().values().map(|n| if let Node::Bytes { bytes, .. } = n { bytes.len() } else { 0 }).sum();
         if held + more > MAX_OVERLAY_BYTES {
@@ -101,7 +101,7 @@ impl Overlay {
     }
 
     /// Everything below a folder, folders before their content.
-    fn below(&self, folder: &VaultPath) -> Fallible<Vec<(VaultPath, NodeKind)>> {
+    fn below(&self, folder: &VaultPath) -> VaultResult<Vec<(VaultPath, NodeKind)>> {
         let mut out = Vec::new();
         let mut folders = vec![folder.clone()];
         while let Some(folder) = folders.pop() {
@@ -116,7 +116,7 @@ impl Overlay {
         Ok(out)
     }
 
-    fn move_tree(&self, from: &VaultPath, to: &VaultPath, kind: EntryKind) -> Fallible<()> {
+    fn move_tree(&self, from: &VaultPath, to: &VaultPath, kind: EntryKind) -> VaultResult<()> {
         let root_kind = if kind == EntryKind::Folder { NodeKind::Folder } else { NodeKind::File };
         let mut moving = vec![(from.clone(), root_kind)];
         if kind == EntryKind::Folder {
@@ -212,12 +212,12 @@ fn file_diff(out: &mut String, old: Side<'_>, new: Side<'_>) {
     let name = |side: &Side<'_>, prefix: &str| {
         side.as_ref().map_or("/dev/null".to_owned(), |(path, _)| format!("{prefix}/{path}"))
     };
-    let names = diff::Names { old: &name(&old, "a"), new: &name(&new, "b") };
+    let names = diff::DiffNames { old: &name(&old, "a"), new: &name(&new, "b") };
     out.push_str(&diff::unified(&old_text, &new_text, names, CONTEXT_LINES));
 }
 
 impl View for Overlay {
-    fn stat(&self, path: &VaultPath, purpose: Purpose) -> Fallible<Option<Stat>> {
+    fn stat(&self, path: &VaultPath, purpose: Purpose) -> VaultResult<Option<Stat>> {
         let made = |kind, size: usize| Stat {
             kind,
             size: size as u64,
@@ -239,7 +239,7 @@ impl View for Overlay {
         }
     }
 
-    fn read(&self, path: &VaultPath, purpose: Purpose) -> Fallible<Option<Content>> {
+    fn read(&self, path: &VaultPath, purpose: Purpose) -> VaultResult<Option<Content>> {
         match self.node(path) {
             Some(Node::Gone) => Ok(None),
             Some(Node::Folder | Node::MovedFolder) => Err(is_folder(path)),
@@ -252,7 +252,7 @@ impl View for Overlay {
         }
     }
 
-    fn list(&self, folder: Option<&VaultPath>, listing: Listing) -> Fallible<Vec<Entry>> {
+    fn list(&self, folder: Option<&VaultPath>, listing: Listing) -> VaultResult<Vec<Entry>> {
         let own = folder.and_then(|folder| self.node(folder));
         match own {
             Some(Node::Gone) => return Err(system("list", folder.map_or("/", VaultPath::as_str), Errno::NOENT)),
@@ -280,7 +280,7 @@ impl View for Overlay {
         Ok(entries.into_iter().map(|(name, kind)| Entry { name, kind }).collect())
     }
 
-    fn etag(&self, path: &VaultPath) -> Fallible<Option<String>> {
+    fn etag(&self, path: &VaultPath) -> VaultResult<Option<String>> {
         match self.node(path) {
             Some(Node::Moved(origin)) => self.base.etag(&origin),
             None => self.base.etag(path),

@@ -4,7 +4,7 @@
 //! the result of the previous ones, and the first that does not match ends the patch.
 
 use crate::{
-    error::{Fallible, validation},
+    error::{VaultResult, validation},
     markdown::{
         frontmatter,
         headings::{Block, Heading, blocks, find_heading, headings},
@@ -132,7 +132,7 @@ pub(crate) enum Target {
 }
 
 /// The new text and how many operations were applied.
-pub(crate) fn apply(text: &str, patch: &Patch) -> Fallible<(String, usize)> {
+pub(crate) fn apply(text: &str, patch: &Patch) -> VaultResult<(String, usize)> {
     match (&patch.operations, &patch.replace_range, &patch.diff) {
         (Some(operations), None, None) => {
             if operations.is_empty() || operations.len() > MAX_OPERATIONS {
@@ -156,7 +156,7 @@ pub(crate) fn apply(text: &str, patch: &Patch) -> Fallible<(String, usize)> {
     }
 }
 
-fn replace_range(text: &str, range: &ReplaceRange) -> Fallible<String> {
+fn replace_range(text: &str, range: &ReplaceRange) -> VaultResult<String> {
     let Some(old) = text.get(range.start..range.end).filter(|_| range.start <= range.end) else {
         return Err(validation(format!(
             "{}..{} is not a stretch of whole characters in a text of {} bytes",
@@ -178,7 +178,7 @@ fn replace_range(text: &str, range: &ReplaceRange) -> Fallible<String> {
     Ok(out)
 }
 
-fn apply_operation(text: &str, operation: &Operation) -> Fallible<String> {
+fn apply_operation(text: &str, operation: &Operation) -> VaultResult<String> {
     match (operation.op, &operation.value) {
         (Op::Delete, Some(_)) => return Err(validation("delete takes no value")),
         (Op::Insert | Op::Replace, None) => return Err(validation("insert and replace need a value")),
@@ -227,7 +227,7 @@ fn apply_operation(text: &str, operation: &Operation) -> Fallible<String> {
 }
 
 /// Refuses an edit before its result is made: operations that each double the text would otherwise fill the memory.
-fn check_size(bytes: usize) -> Fallible<()> {
+fn check_size(bytes: usize) -> VaultResult<()> {
     if bytes as u64 <= MAX_FILE_BYTES {
         return Ok(());
     }
@@ -235,14 +235,14 @@ fn check_size(bytes: usize) -> Fallible<()> {
     Err(Failure::new(ErrorCode::LimitExceeded, message).suggest("Insert less, or split the note into several files."))
 }
 
-fn text_value(operation: &Operation) -> Fallible<&str> {
+fn text_value(operation: &Operation) -> VaultResult<&str> {
     match &operation.value {
         Some(Value::String(text)) => Ok(text),
         _ => Err(validation("the value must be a string, except for a front matter key")),
     }
 }
 
-fn one_heading(all: &[Heading], path: &[String]) -> Fallible<usize> {
+fn one_heading(all: &[Heading], path: &[String]) -> VaultResult<usize> {
     if path.is_empty() {
         return Err(validation("a heading path has at least one text"));
     }
@@ -282,7 +282,7 @@ fn one_heading(all: &[Heading], path: &[String]) -> Fallible<usize> {
     }
 }
 
-fn one_block(scan: &Scan<'_>, id: &str) -> Fallible<Block> {
+fn one_block(scan: &Scan<'_>, id: &str) -> VaultResult<Block> {
     let id = id.trim_start_matches('^');
     let all = blocks(scan);
     let mut hits: Vec<&Block> = all.iter().filter(|b| b.id == id).collect();
@@ -359,7 +359,13 @@ fn replace_block(text: &str, block: &Block, value: &str) -> (Range<usize>, Strin
     (block.range.clone(), format!("{body}{kept}{tail}"))
 }
 
-fn edit_text(text: &str, operation: &Operation, find: &str, count: Option<usize>, at_start: bool) -> Fallible<String> {
+fn edit_text(
+    text: &str,
+    operation: &Operation,
+    find: &str,
+    count: Option<usize>,
+    at_start: bool,
+) -> VaultResult<String> {
     if find.is_empty() {
         return Err(validation("the text to find is empty"));
     }
@@ -397,7 +403,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn patched(text: &str, operation: Value) -> Fallible<String> {
+    fn patched(text: &str, operation: Value) -> VaultResult<String> {
         let patch: Patch = serde_json::from_value(json!({"operations":[operation]})).unwrap();
         apply(text, &patch).map(|(text, _)| text)
     }

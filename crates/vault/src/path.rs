@@ -33,7 +33,7 @@ pub struct VaultPath(String);
 /// Why a path is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// Not a vault path at all.
+    /// Not a vault path.
     #[error("{path:?} is not a vault path: {problem}")]
     Malformed {
         /// What was given, cut to 200 characters.

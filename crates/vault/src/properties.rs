@@ -199,7 +199,7 @@ proptest! {
         let unix = |s: &str| s.replace("\r\n", "\n");
         let (a, b) = (unix(&a), unix(&b));
         prop_assume!(a != b);
-        let diff = toolyard_engine::diff::unified(&a, &b, toolyard_engine::diff::Names { old: "a", new: "b" }, 3);
+        let diff = toolyard_engine::diff::unified(&a, &b, toolyard_engine::diff::DiffNames { old: "a", new: "b" }, 3);
         prop_assert_eq!(unified::apply(&a, &diff).unwrap().0, b);
     }
 

@@ -4,7 +4,7 @@ use crate::{
     clients::EditorClients,
     commit::{self, Staged},
     confine::Confined,
-    error::Fallible,
+    error::VaultResult,
     locks::{LockGuard, LockScope},
     overlay::Overlay,
     preview::VaultPreview,
@@ -12,7 +12,7 @@ use crate::{
     tools::{self, PlanContext, Run, Tool},
     undo,
     vault::Vault,
-    view::Stop,
+    view::StopCondition,
 };
 use serde_json::{Map, Value};
 use std::{
@@ -108,15 +108,15 @@ impl VaultProvider {
 }
 
 /// The tool, its own arguments, and whether nothing is to be changed.
-pub(crate) fn look_up(call: &ToolCall) -> Fallible<(&'static Tool, Map<String, Value>, bool)> {
+pub(crate) fn look_up(call: &ToolCall) -> VaultResult<(&'static Tool, Map<String, Value>, bool)> {
     let tool = tools::find(call.tool.as_str())?;
     let (args, dry_run) = tools::split_meta(&call.args, tool.can_dry_run())?;
     Ok((tool, args, dry_run))
 }
 
-pub(crate) fn stop_of(context: &CallContext, call: &ToolCall) -> Stop {
+pub(crate) fn stop_of(context: &CallContext, call: &ToolCall) -> StopCondition {
     let deadline = call.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
-    Stop { cancel: context.cancel.clone(), deadline }
+    StopCondition { cancel: context.cancel.clone(), deadline }
 }
 
 /// What a dry run of a single call answers.
@@ -128,7 +128,9 @@ pub(crate) fn predicted(data: Map<String, Value>, message: &str) -> Output {
     }
 }
 
-pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Fallible<T> + Send + 'static) -> Fallible<T> {
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> VaultResult<T> + Send + 'static,
+) -> VaultResult<T> {
     tokio::task::spawn_blocking(work).await.map_err(panicked)?
 }
 
@@ -147,7 +149,8 @@ pub(crate) async fn ask_client(
     let timeout = Duration::from_millis(call.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS));
     let data = clients.request(&context.caller, tool.name, args, timeout).await?;
     let mut output = Output::data(data);
-    // An editor that says it did not do it has not succeeded, however politely it says so.
+    // A response in which the editor says that it did nothing counts as a failure, even if the response has the form of
+    // a success.
     let done_field = match tool.name {
         "commands.run" => Some("executed"),
         "workspace.openFile" => Some("opened"),

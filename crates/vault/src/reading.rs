@@ -2,20 +2,20 @@
 //! nothing is read that a tool could not read.
 
 use crate::{
-    error::Fallible,
+    error::VaultResult,
     markdown::{headings, links, scan::Scan},
     path::VaultPath,
-    root::{Metas, NodeKind},
-    vault::{Listed, Vault},
+    root::{MetadataMode, NodeKind},
+    vault::{ListedEntry, Vault},
     view::{Listing, Purpose, View},
 };
 use std::{ops::Range, sync::Arc};
 use tokio_util::sync::CancellationToken;
 use toolyard_protocol::{ErrorCode, Failure};
 
-/// One thing that was come across.
+/// One entry that a survey of the vault found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Surveyed {
+pub enum SurveyEntry {
     /// A file.
     File {
         /// The path.
@@ -57,7 +57,7 @@ impl Vault {
         &self,
         cancel: &CancellationToken,
         enter: &mut dyn FnMut(&VaultPath) -> bool,
-        visit: &mut dyn FnMut(Surveyed),
+        visit: &mut dyn FnMut(SurveyEntry),
     ) -> Result<(), Failure> {
         self.survey_folder(None, cancel, enter, visit)
     }
@@ -67,21 +67,21 @@ impl Vault {
         folder: Option<&VaultPath>,
         cancel: &CancellationToken,
         enter: &mut dyn FnMut(&VaultPath) -> bool,
-        visit: &mut dyn FnMut(Surveyed),
-    ) -> Fallible<()> {
+        visit: &mut dyn FnMut(SurveyEntry),
+    ) -> VaultResult<()> {
         if cancel.is_cancelled() {
             return Err(Failure::new(ErrorCode::Cancelled, "stopped before it was done; nothing was changed"));
         }
-        let entries = match (self.listed(folder, Listing::Visible, Metas::OfFiles), folder) {
+        let entries = match (self.listed(folder, Listing::Visible, MetadataMode::OfFiles), folder) {
             (Ok(entries), _) => entries,
             (Err(failure), Some(_)) if failure.code == ErrorCode::NotFound => return Ok(()),
             (Err(failure), Some(folder)) => {
-                visit(Surveyed::UnreadableFolder { path: folder.to_string(), reason: failure.message });
+                visit(SurveyEntry::UnreadableFolder { path: folder.to_string(), reason: failure.message });
                 return Ok(());
             }
             (Err(failure), None) => return Err(failure),
         };
-        for Listed { entry, meta, is_utf8 } in entries {
+        for ListedEntry { entry, meta, is_utf8 } in entries {
             let path = if is_utf8 {
                 VaultPath::child(folder, &entry.name).map_err(|error| problem(&error))
             } else {
@@ -93,8 +93,8 @@ impl Vault {
                     let spelled = folder.map_or_else(|| entry.name.clone(), |f| format!("{f}/{}", entry.name));
                     let reason = format!("its name cannot be a vault path: {problem}");
                     visit(match entry.kind {
-                        NodeKind::Folder => Surveyed::UnreadableFolder { path: spelled, reason },
-                        _ => Surveyed::Unreadable { path: spelled, reason },
+                        NodeKind::Folder => SurveyEntry::UnreadableFolder { path: spelled, reason },
+                        _ => SurveyEntry::Unreadable { path: spelled, reason },
                     });
                     continue;
                 }
@@ -107,13 +107,13 @@ impl Vault {
             }
             // It was looked at with its folder, unless it is a link or went away.
             if let Some(meta) = meta.filter(|meta| meta.kind == NodeKind::File) {
-                visit(Surveyed::File { path, size: meta.size, mtime_ms: meta.mtime_ms });
+                visit(SurveyEntry::File { path, size: meta.size, mtime_ms: meta.mtime_ms });
                 continue;
             }
             match self.stat(&path, Purpose::Read) {
-                Ok(Some(stat)) => visit(Surveyed::File { path, size: stat.size, mtime_ms: stat.mtime_ms }),
+                Ok(Some(stat)) => visit(SurveyEntry::File { path, size: stat.size, mtime_ms: stat.mtime_ms }),
                 Ok(None) => {}
-                Err(failure) => visit(Surveyed::Unreadable { path: path.to_string(), reason: failure.message }),
+                Err(failure) => visit(SurveyEntry::Unreadable { path: path.to_string(), reason: failure.message }),
             }
         }
         Ok(())
@@ -156,7 +156,7 @@ pub struct Outline {
     pub headings: Vec<HeadingAt>,
     /// Code and comments, in order, not overlapping.
     pub opaque: Vec<Range<usize>>,
-    /// What links lead to: the path part of each, front matter included.
+    /// The targets of a note's links: the path part of each link, including links in the front matter.
     pub links: Vec<String>,
 }
 
@@ -223,9 +223,9 @@ mod tests {
         let cancel = CancellationToken::new();
         vault
             .survey(&cancel, &mut |folder| folder.name() != "skipped", &mut |found| match found {
-                Surveyed::File { path, size, .. } => files.push((path.to_string(), size)),
-                Surveyed::Unreadable { path, .. } => bad.push(path),
-                Surveyed::UnreadableFolder { path, .. } => unlisted.push(path),
+                SurveyEntry::File { path, size, .. } => files.push((path.to_string(), size)),
+                SurveyEntry::Unreadable { path, .. } => bad.push(path),
+                SurveyEntry::UnreadableFolder { path, .. } => unlisted.push(path),
             })
             .unwrap();
         assert_eq!(files, [("a/n.md".to_owned(), 2), ("z.md".to_owned(), 1)]);

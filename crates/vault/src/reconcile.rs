@@ -4,7 +4,7 @@
 use crate::{
     change::{report_folder, report_move, report_put},
     commit::{Commit, Step, current_etag, inode_at, run_step},
-    error::{Fallible, etag_conflict, system},
+    error::{VaultResult, etag_conflict, system},
     root::{Links, NodeKind},
     vault::Vault,
 };
@@ -79,7 +79,7 @@ fn report_step(effects: &mut Effects, step: &Step) {
 }
 
 /// `later` are the steps that follow: a note that moves and is then rewritten shows the rewritten content.
-fn progress(vault: &Vault, step: &Step, later: &[Step]) -> Fallible<Progress> {
+fn progress(vault: &Vault, step: &Step, later: &[Step]) -> VaultResult<Progress> {
     let foreign = |failure: Failure| Ok(Progress::Foreign(Box::new(failure)));
     match step {
         Step::MakeFolder { path } => match vault.dir.meta(path, Links::Refuse) {

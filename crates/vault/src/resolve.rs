@@ -19,7 +19,7 @@ pub(crate) struct FileIndex {
 
 /// How a link names its file; a rewritten link keeps the manner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Manner {
+enum LinkStyle {
     /// `./x`, `../x`, or in a Markdown link any path from the note's own folder.
     Relative,
     /// A path from the root: `/x`.
@@ -67,11 +67,12 @@ impl FileIndex {
         hits(end).or_else(|| hits(&format!("{end}.md")))
     }
 
-    fn resolve(&self, form: LinkForm, target: &str, source: &VaultPath) -> Option<(&VaultPath, Manner)> {
+    fn resolve(&self, form: LinkForm, target: &str, source: &VaultPath) -> Option<(&VaultPath, LinkStyle)> {
         if let Some(absolute) = target.strip_prefix('/') {
-            return self.exact(absolute).map(|p| (p, Manner::FromRoot));
+            return self.exact(absolute).map(|p| (p, LinkStyle::FromRoot));
         }
-        let relative = || from_folder(source, target).and_then(|path| self.exact(&path)).map(|p| (p, Manner::Relative));
+        let relative =
+            || from_folder(source, target).and_then(|path| self.exact(&path)).map(|p| (p, LinkStyle::Relative));
         if target.starts_with("./") || target.starts_with("../") {
             return relative();
         }
@@ -80,8 +81,10 @@ impl FileIndex {
             LinkForm::Markdown | LinkForm::Angle => relative(),
         };
         in_folder
-            .or_else(|| self.exact(target).map(|p| (p, if target.contains('/') { Manner::Path } else { Manner::Name })))
-            .or_else(|| self.by_end(target, source).map(|p| (p, Manner::Name)))
+            .or_else(|| {
+                self.exact(target).map(|p| (p, if target.contains('/') { LinkStyle::Path } else { LinkStyle::Name }))
+            })
+            .or_else(|| self.by_end(target, source).map(|p| (p, LinkStyle::Name)))
     }
 }
 
@@ -139,7 +142,7 @@ impl LinkMove<'_> {
             // A path from the note's own folder must stay one: other programs know no search by name.
             let still_leads =
                 self.after.resolve(link.form, &link.target, new_source).is_some_and(|(path, new_manner)| {
-                    path == wanted && (manner != Manner::Relative || new_manner == Manner::Relative)
+                    path == wanted && (manner != LinkStyle::Relative || new_manner == LinkStyle::Relative)
                 });
             if still_leads {
                 continue;
@@ -155,7 +158,7 @@ impl LinkMove<'_> {
         })
     }
 
-    fn spell(&self, link: &Link, manner: Manner, source: &VaultPath, target: &VaultPath) -> String {
+    fn spell(&self, link: &Link, manner: LinkStyle, source: &VaultPath, target: &VaultPath) -> String {
         let keeps_extension = !target.is_note()
             || link
                 .target
@@ -174,10 +177,10 @@ impl LinkMove<'_> {
         };
         let whole = target.as_str().to_owned();
         let candidates = match manner {
-            Manner::Relative => vec![relative()],
-            Manner::FromRoot => vec![format!("/{whole}")],
-            Manner::Path => vec![whole.clone()],
-            Manner::Name => vec![target.name().to_owned()],
+            LinkStyle::Relative => vec![relative()],
+            LinkStyle::FromRoot => vec![format!("/{whole}")],
+            LinkStyle::Path => vec![whole.clone()],
+            LinkStyle::Name => vec![target.name().to_owned()],
         };
         let leads_there = |path: &str| self.after.resolve(link.form, path, source).is_some_and(|(p, _)| p == target);
         let chosen = candidates

@@ -13,16 +13,17 @@ use std::{
     borrow::Cow,
     ffi::{CStr, CString},
     fs::File,
-    io::{Read, Write},
+    io::Read,
     path::Path,
 };
 use toolyard_beneath::Folder;
 pub(crate) use toolyard_beneath::Links;
+use toolyard_faults::Operation;
 
 /// Maximum depth of a folder that is deleted permanently.
 const MAX_REMOVE_DEPTH: usize = 512;
 
-/// What a path leads to.
+/// The kind of file that a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NodeKind {
     File,
@@ -57,7 +58,7 @@ pub(crate) struct RawEntry {
 
 /// Whether metadata is read while a folder is listed, which is cheaper than a query for each path.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Metas {
+pub(crate) enum MetadataMode {
     None,
     OfFiles,
 }
@@ -117,7 +118,7 @@ impl RootDir {
 
     /// The entries of a folder in no particular order.
     pub(crate) fn entries(&self, folder: Option<&VaultPath>, links: Links) -> Result<Vec<RawEntry>, Errno> {
-        self.entries_with(folder, links, Metas::None)
+        self.entries_with(folder, links, MetadataMode::None)
     }
 
     /// The same, with the metadata of files.
@@ -125,7 +126,7 @@ impl RootDir {
         &self,
         folder: Option<&VaultPath>,
         links: Links,
-        metas: Metas,
+        metas: MetadataMode,
     ) -> Result<Vec<RawEntry>, Errno> {
         let fd = self.folder(folder, links)?;
         let mut out = Vec::new();
@@ -149,7 +150,7 @@ impl RootDir {
                 known => kind_of(known),
             };
             let mut meta = None;
-            if metas == Metas::OfFiles && kind == NodeKind::File {
+            if metas == MetadataMode::OfFiles && kind == NodeKind::File {
                 // A name in an open folder, and not through a link: there is no other place it could lead to.
                 meta = meta_at(fd.as_fd(), entry.file_name(), AtFlags::SYMLINK_NOFOLLOW).ok();
             }
@@ -172,7 +173,7 @@ impl RootDir {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let create_mode = if mode.is_some() { 0o600 } else { 0o666 };
         let mut file = File::from(fs::openat(&parent, path.name(), flags, Mode::from_raw_mode(create_mode))?);
-        let written = file.write_all(content).map_err(errno).and_then(|()| {
+        let written = toolyard_faults::write_all(&mut file, content).map_err(errno).and_then(|()| {
             if let Some(mode) = mode {
                 match fs::fchmod(&file, Mode::from_raw_mode(mode & 0o7777)) {
                     // Some file systems keep no permissions; then there are none to preserve.
@@ -180,6 +181,7 @@ impl RootDir {
                     Err(other) => return Err(other),
                 }
             }
+            seam(Operation::Sync, &file)?;
             fs::fsync(&file)
         });
         if written.is_err() {
@@ -194,6 +196,7 @@ impl RootDir {
     /// Moves without ever replacing anything.
     pub(crate) fn rename_new(&self, from: &VaultPath, to: &VaultPath) -> Result<(), Errno> {
         let (from_dir, to_dir) = (self.parent(from)?, self.parent(to)?);
+        seam(Operation::Rename, &to_dir)?;
         match fs::renameat_with(&from_dir, from.name(), &to_dir, to.name(), RenameFlags::NOREPLACE) {
             // Some file systems know no NOREPLACE. A hard link refuses an existing name just as well, for files.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
@@ -218,6 +221,7 @@ impl RootDir {
     /// Puts a staged file in the place of an existing one.
     pub(crate) fn rename_over(&self, from: &VaultPath, to: &VaultPath) -> Result<(), Errno> {
         let (from_dir, to_dir) = (self.parent(from)?, self.parent(to)?);
+        seam(Operation::Rename, &to_dir)?;
         fs::renameat(&from_dir, from.name(), &to_dir, to.name())?;
         sync_folder(&to_dir)
     }
@@ -272,8 +276,14 @@ fn remove_below(parent: &OwnedFd, name: &CStr, depth: usize) -> Result<(), Errno
     fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
 }
 
+/// Where a test can make an operation fail.
+fn seam(operation: Operation, file: &impl AsFd) -> Result<(), Errno> {
+    toolyard_faults::check_file(operation, file).map_err(errno)
+}
+
 /// Makes names durable. Some file systems cannot sync a folder and say so; they have no other way either.
 fn sync_folder(folder: &OwnedFd) -> Result<(), Errno> {
+    seam(Operation::Sync, folder)?;
     match fs::fsync(folder) {
         Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
         other => other,

@@ -12,7 +12,6 @@ use crate::{
 };
 use std::{
     fs::{File, OpenOptions},
-    io::Write,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
@@ -37,7 +36,7 @@ impl StagingJournal {
             none => none.insert(OpenOptions::new().create(true).append(true).open(self.own())?),
         };
         // One write, so that a killed process leaves whole lines.
-        file.write_all(format!("{path}\n").as_bytes())
+        toolyard_faults::write_all(file, format!("{path}\n").as_bytes())
     }
 
     fn own(&self) -> PathBuf {

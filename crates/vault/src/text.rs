@@ -1,6 +1,6 @@
 //! The properties of a text file that an edit must keep: byte order mark, line endings, final newline.
 
-use crate::{error::Fallible, path::VaultPath};
+use crate::{error::VaultResult, path::VaultPath};
 use std::borrow::Cow;
 use toolyard_protocol::{ErrorCode, Failure};
 
@@ -8,7 +8,7 @@ use toolyard_protocol::{ErrorCode, Failure};
 pub(crate) const BOM: &str = "\u{feff}";
 
 /// The content as text, or why it is none.
-pub(crate) fn decode<'a>(path: &VaultPath, bytes: &'a [u8]) -> Fallible<&'a str> {
+pub(crate) fn decode<'a>(path: &VaultPath, bytes: &'a [u8]) -> VaultResult<&'a str> {
     std::str::from_utf8(bytes).map_err(|error| {
         Failure::new(ErrorCode::PreconditionFailed, format!("{path} is not UTF-8 text (byte {})", error.valid_up_to()))
             .suggest("Read it with as: \"base64\".")

@@ -3,7 +3,7 @@
 
 use crate::{
     change::MoveRole,
-    commit::{Commit, KeptRecord, Step},
+    commit::{Commit, DeletedRecord, Step},
 };
 use serde_json::{Map, Value, json};
 use toolyard_engine::{Intent, InverseCall};
@@ -110,8 +110,8 @@ fn undo_step(step: &Step, effects: &Effects, calls: &mut Vec<InverseCall>) -> Re
     Ok(())
 }
 
-/// Makes what was removed again: its folders, then its files.
-fn put_back(kept: &KeptRecord) -> impl Iterator<Item = InverseCall> {
+/// Creates the removed folders and files again, folders first.
+fn put_back(kept: &DeletedRecord) -> impl Iterator<Item = InverseCall> {
     let folders = kept
         .folders
         .iter()

@@ -2,7 +2,7 @@
 //! exactly one other place. No fuzz.
 
 use crate::{
-    error::{Fallible, validation},
+    error::{VaultResult, validation},
     text::{dominant_eol, with_eol},
 };
 use toolyard_protocol::{ErrorCode, Failure};
@@ -21,7 +21,7 @@ struct Hunk<'a> {
 }
 
 /// The new text and how many hunks were applied.
-pub(crate) fn apply(text: &str, diff: &str) -> Fallible<(String, usize)> {
+pub(crate) fn apply(text: &str, diff: &str) -> VaultResult<(String, usize)> {
     let unix_diff = with_eol(diff, "\n");
     let hunks = parse(&unix_diff)?;
     let eol = dominant_eol(text);
@@ -58,7 +58,7 @@ pub(crate) fn apply(text: &str, diff: &str) -> Fallible<(String, usize)> {
     Ok((with_eol(&out, eol).into_owned(), hunks.len()))
 }
 
-fn parse(diff: &str) -> Fallible<Vec<Hunk<'_>>> {
+fn parse(diff: &str) -> VaultResult<Vec<Hunk<'_>>> {
     let bad = |line: usize, problem: &str| validation(format!("line {line} of the diff: {problem}"));
     let mut hunks: Vec<Hunk<'_>> = Vec::new();
     let (mut old_left, mut new_left) = (0usize, 0usize);
@@ -179,7 +179,7 @@ fn mismatch(old: &[&str], hunk: &Hunk<'_>, number: usize) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolyard_engine::diff::{Names, unified};
+    use toolyard_engine::diff::{DiffNames, unified};
 
     #[test]
     fn a_diff_from_the_same_library_applies() {
@@ -190,7 +190,7 @@ mod tests {
             ("a\n", ""),
             ("1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n", "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\nxii"),
         ] {
-            let diff = unified(a, b, Names { old: "a", new: "b" }, 3);
+            let diff = unified(a, b, DiffNames { old: "a", new: "b" }, 3);
             assert_eq!(apply(a, &diff).unwrap().0, b, "{diff}");
         }
         assert_eq!(apply("a\r\nb\r\n", "@@ -1,2 +1,2 @@\n a\n-b\n+c\n").unwrap().0, "a\r\nc\r\n");

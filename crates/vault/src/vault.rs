@@ -2,11 +2,11 @@
 
 use crate::{
     confine::Filters,
-    error::{Fallible, VaultError, is_folder, system, too_large},
+    error::{VaultError, VaultResult, is_folder, system, too_large},
     etag::EtagHasher,
     locks::Locks,
     path::VaultPath,
-    root::{Links, Meta, Metas, NodeKind, RootDir, read_limited},
+    root::{Links, Meta, MetadataMode, NodeKind, RootDir, read_limited},
     staging::StagingJournal,
     view::{Content, Entry, Listing, MAX_FILE_BYTES, Purpose, Stat, View},
 };
@@ -44,7 +44,7 @@ impl VaultOptions {
 }
 
 /// An entry of a folder, as a survey sees it.
-pub(crate) struct Listed {
+pub(crate) struct ListedEntry {
     pub(crate) entry: Entry,
     /// The metadata of a file, if it was requested.
     pub(crate) meta: Option<Meta>,
@@ -88,7 +88,12 @@ impl Vault {
 impl Vault {
     /// The entries of a folder by name, with the metadata of files if requested. In that case names that are not UTF-8
     /// are listed too, with replacement characters and marked as such, because no path can name them.
-    pub(crate) fn listed(&self, folder: Option<&VaultPath>, listing: Listing, metas: Metas) -> Fallible<Vec<Listed>> {
+    pub(crate) fn listed(
+        &self,
+        folder: Option<&VaultPath>,
+        listing: Listing,
+        metas: MetadataMode,
+    ) -> VaultResult<Vec<ListedEntry>> {
         let name = folder.map_or("/", VaultPath::as_str);
         let raw =
             self.dir.entries_with(folder, self.links(Purpose::Read), metas).map_err(|e| system("list", name, e))?;
@@ -103,8 +108,12 @@ impl Vault {
                     continue;
                 }
                 if !entry.is_utf8 {
-                    if metas == Metas::OfFiles {
-                        entries.push(Listed { entry: Entry { name: entry.name, kind }, meta: None, is_utf8: false });
+                    if metas == MetadataMode::OfFiles {
+                        entries.push(ListedEntry {
+                            entry: Entry { name: entry.name, kind },
+                            meta: None,
+                            is_utf8: false,
+                        });
                     }
                     continue;
                 }
@@ -120,7 +129,7 @@ impl Vault {
                 }
             }
             let is_utf8 = entry.is_utf8;
-            entries.push(Listed { entry: Entry { name: entry.name, kind }, meta: entry.meta, is_utf8 });
+            entries.push(ListedEntry { entry: Entry { name: entry.name, kind }, meta: entry.meta, is_utf8 });
         }
         entries.sort_unstable_by(|a, b| a.entry.name.cmp(&b.entry.name));
         Ok(entries)
@@ -128,12 +137,12 @@ impl Vault {
 }
 
 impl View for Vault {
-    fn stat(&self, path: &VaultPath, purpose: Purpose) -> Fallible<Option<Stat>> {
+    fn stat(&self, path: &VaultPath, purpose: Purpose) -> VaultResult<Option<Stat>> {
         let meta = self.dir.meta(path, self.links(purpose)).map_err(|e| system("look at", path.as_str(), e))?;
         meta.map(|meta| stat_of(path, &meta)).transpose()
     }
 
-    fn read(&self, path: &VaultPath, purpose: Purpose) -> Fallible<Option<Content>> {
+    fn read(&self, path: &VaultPath, purpose: Purpose) -> VaultResult<Option<Content>> {
         let fail = |errno| if errno == Errno::ISDIR { is_folder(path) } else { system("read", path.as_str(), errno) };
         let Some((mut file, meta)) = self.dir.open_file(path, self.links(purpose)).map_err(fail)? else {
             return Ok(None);
@@ -147,12 +156,12 @@ impl View for Vault {
         }
     }
 
-    fn list(&self, folder: Option<&VaultPath>, listing: Listing) -> Fallible<Vec<Entry>> {
-        let entries = self.listed(folder, listing, Metas::None)?;
+    fn list(&self, folder: Option<&VaultPath>, listing: Listing) -> VaultResult<Vec<Entry>> {
+        let entries = self.listed(folder, listing, MetadataMode::None)?;
         Ok(entries.into_iter().map(|listed| listed.entry).collect())
     }
 
-    fn etag(&self, path: &VaultPath) -> Fallible<Option<String>> {
+    fn etag(&self, path: &VaultPath) -> VaultResult<Option<String>> {
         let fail = |errno| if errno == Errno::ISDIR { is_folder(path) } else { system("read", path.as_str(), errno) };
         let Some((mut file, _)) = self.dir.open_file(path, self.links(Purpose::Read)).map_err(fail)? else {
             return Ok(None);
@@ -170,7 +179,7 @@ impl View for Vault {
     }
 }
 
-fn stat_of(path: &VaultPath, meta: &Meta) -> Fallible<Stat> {
+fn stat_of(path: &VaultPath, meta: &Meta) -> VaultResult<Stat> {
     let kind = match meta.kind {
         NodeKind::File => EntryKind::File,
         NodeKind::Folder => EntryKind::Folder,

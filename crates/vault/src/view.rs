@@ -2,7 +2,7 @@
 //! so that each tool is written once.
 
 use crate::{
-    error::{Fallible, in_the_way},
+    error::{VaultResult, in_the_way},
     path::{PathError, VaultPath, fold},
     root::NodeKind,
 };
@@ -69,24 +69,24 @@ pub(crate) struct Content {
 
 pub(crate) trait View: Send + Sync {
     /// The metadata; `None` if nothing exists there.
-    fn stat(&self, path: &VaultPath, purpose: Purpose) -> Fallible<Option<Stat>>;
+    fn stat(&self, path: &VaultPath, purpose: Purpose) -> VaultResult<Option<Stat>>;
     /// The whole file, up to [`MAX_FILE_BYTES`]; `None` when nothing is there.
-    fn read(&self, path: &VaultPath, purpose: Purpose) -> Fallible<Option<Content>>;
+    fn read(&self, path: &VaultPath, purpose: Purpose) -> VaultResult<Option<Content>>;
     /// The entries of a folder (`None` is the root) by name.
-    fn list(&self, folder: Option<&VaultPath>, listing: Listing) -> Fallible<Vec<Entry>>;
+    fn list(&self, folder: Option<&VaultPath>, listing: Listing) -> VaultResult<Vec<Entry>>;
     /// The etag of a file of any size.
-    fn etag(&self, path: &VaultPath) -> Fallible<Option<String>>;
+    fn etag(&self, path: &VaultPath) -> VaultResult<Option<String>>;
 }
 
 /// When to give up.
 #[derive(Clone)]
-pub(crate) struct Stop {
+pub(crate) struct StopCondition {
     pub(crate) cancel: CancellationToken,
     pub(crate) deadline: Option<Instant>,
 }
 
-impl Stop {
-    pub(crate) fn check(&self) -> Fallible<()> {
+impl StopCondition {
+    pub(crate) fn check(&self) -> VaultResult<()> {
         if self.cancel.is_cancelled() {
             return Err(Failure::new(ErrorCode::Cancelled, "stopped before it was done; nothing was changed"));
         }
@@ -101,9 +101,9 @@ impl Stop {
 pub(crate) fn walk(
     view: &dyn View,
     folder: Option<&VaultPath>,
-    stop: &Stop,
-    visit: &mut dyn FnMut(&VaultPath, EntryKind) -> Fallible<ControlFlow<()>>,
-) -> Fallible<ControlFlow<()>> {
+    stop: &StopCondition,
+    visit: &mut dyn FnMut(&VaultPath, EntryKind) -> VaultResult<ControlFlow<()>>,
+) -> VaultResult<ControlFlow<()>> {
     stop.check()?;
     let entries = match view.list(folder, Listing::Visible) {
         Ok(entries) => entries,
@@ -128,7 +128,7 @@ pub(crate) fn walk(
 }
 
 /// Names in the same folder that differ only in letter case or Unicode form.
-pub(crate) fn twins(view: &dyn View, path: &VaultPath) -> Fallible<Vec<VaultPath>> {
+pub(crate) fn twins(view: &dyn View, path: &VaultPath) -> VaultResult<Vec<VaultPath>> {
     let parent = path.parent();
     let wanted = fold(path.name());
     let entries = match view.list(parent.as_ref(), Listing::Everything) {
@@ -145,7 +145,7 @@ pub(crate) fn check_creatable(
     view: &dyn View,
     path: &VaultPath,
     ignore: Option<&VaultPath>,
-) -> Fallible<Vec<VaultPath>> {
+) -> VaultResult<Vec<VaultPath>> {
     let mut missing = Vec::new();
     for ancestor in path.ancestors() {
         if !missing.is_empty() {
@@ -170,7 +170,7 @@ pub(crate) fn check_creatable(
     Ok(missing)
 }
 
-fn refuse_twin(view: &dyn View, path: &VaultPath, ignore: Option<&VaultPath>) -> Fallible<()> {
+fn refuse_twin(view: &dyn View, path: &VaultPath, ignore: Option<&VaultPath>) -> VaultResult<()> {
     match twins(view, path)?.into_iter().find(|other| Some(other) != ignore) {
         Some(other) => Err(Failure::new(
             ErrorCode::Conflict,

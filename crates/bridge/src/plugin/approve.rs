@@ -15,7 +15,7 @@ const MAX_PREVIEW: usize = 3_500;
 const LETTERS: &[u8; 25] = b"abcdefghijkmnopqrstuvwxyz";
 
 /// A question that was asked by a call of the tool.
-pub(super) struct Waiting {
+pub(super) struct PendingApproval {
     /// The id of the call.
     pub(super) id: Value,
     /// The input of the action; it is repeated in a positive answer.
@@ -49,7 +49,7 @@ pub(super) fn read(
     args: &Map<String, Value>,
     request_id: String,
     now: u64,
-) -> Result<(Waiting, Question), String> {
+) -> Result<(PendingApproval, Question), String> {
     let tool = args.get("tool_name").and_then(Value::as_str).filter(|name| !name.is_empty());
     let tool = tool.ok_or("approve: tool_name is missing")?.to_owned();
     let input = match args.get("input") {
@@ -66,11 +66,11 @@ pub(super) fn read(
         args: input.clone(),
         input_preview: Some(preview.chars().take(MAX_PREVIEW).collect()),
     };
-    Ok((Waiting { id, input, give_up_at: now + ANSWER_WITHIN_MS }, question))
+    Ok((PendingApproval { id, input, give_up_at: now + ANSWER_WITHIN_MS }, question))
 }
 
 /// A person's answer as the call's result.
-pub(super) fn answered(waiting: &Waiting, behavior: Behavior) -> String {
+pub(super) fn answered(waiting: &PendingApproval, behavior: Behavior) -> String {
     match behavior {
         Behavior::Allow => tool_result(waiting, &json!({"behavior": "allow", "updatedInput": waiting.input})),
         Behavior::Deny => refused(waiting, "A person said no."),
@@ -78,11 +78,11 @@ pub(super) fn answered(waiting: &Waiting, behavior: Behavior) -> String {
 }
 
 /// The answer if nobody answered, which is a denial.
-pub(super) fn refused(waiting: &Waiting, why: &str) -> String {
+pub(super) fn refused(waiting: &PendingApproval, why: &str) -> String {
     tool_result(waiting, &json!({"behavior": "deny", "message": why}))
 }
 
-fn tool_result(waiting: &Waiting, answer: &Value) -> String {
+fn tool_result(waiting: &PendingApproval, answer: &Value) -> String {
     mcp::response(&waiting.id, json!({"content": [{"type": "text", "text": answer.to_string()}]}))
 }
 

@@ -26,7 +26,7 @@ pub struct Connection {
     pub incoming: mpsc::Receiver<Incoming>,
 }
 
-/// What comes in on a connection.
+/// An event of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Incoming {
     /// A frame arrived.
@@ -72,12 +72,12 @@ pub async fn run(
         tokio::select! {
             // What was read of a line stays in `line` when another branch is taken.
             read = read_line(&mut lines, &mut line) => match read? {
-                Line::End => return Ok(()),
-                Line::TooLong => {
+                LineEnd::End => return Ok(()),
+                LineEnd::TooLong => {
                     line.clear();
                     tracing::warn!("a line of more than {MAX_LINE_BYTES} bytes was skipped");
                 }
-                Line::Whole => {
+                LineEnd::Whole => {
                     let out = driver.plugin.line(&String::from_utf8_lossy(&line), driver.now());
                     line.clear();
                     driver.act(out).await?;
@@ -134,7 +134,7 @@ impl<W: AsyncWrite + Unpin> Driver<W> {
         self.began.elapsed().as_millis() as u64
     }
 
-    /// In order: a line is with Claude Code before the frame after it confirms it.
+    /// Actions are carried out in order: a line is written to Claude Code before the frame that confirms it is sent.
     async fn act(&mut self, out: Vec<Output>) -> io::Result<()> {
         for output in out {
             match output {
@@ -145,7 +145,7 @@ impl<W: AsyncWrite + Unpin> Driver<W> {
                 }
                 Output::Frame(text) => {
                     if let Some(link) = &self.link {
-                        // A connection that ends meanwhile says so by itself.
+                        // If the connection has ended meanwhile, it reports that itself.
                         drop(link.outgoing.send(text));
                     }
                 }
@@ -177,21 +177,21 @@ async fn wait_for<T>(future: &mut Option<BoxFuture<'_, T>>) -> T {
     }
 }
 
-enum Line {
+enum LineEnd {
     Whole,
     TooLong,
     End,
 }
 
 /// Reads up to the end of a line; safe to drop and call again with the same buffer.
-async fn read_line<R: AsyncRead + Unpin>(input: &mut BufReader<R>, line: &mut Vec<u8>) -> io::Result<Line> {
+async fn read_line<R: AsyncRead + Unpin>(input: &mut BufReader<R>, line: &mut Vec<u8>) -> io::Result<LineEnd> {
     let room = (MAX_LINE_BYTES + 1).saturating_sub(line.len()) as u64;
     let read = (&mut *input).take(room).read_until(b'\n', line).await?;
     if line.last() == Some(&b'\n') {
-        return Ok(if line.len() > MAX_LINE_BYTES { Line::TooLong } else { Line::Whole });
+        return Ok(if line.len() > MAX_LINE_BYTES { LineEnd::TooLong } else { LineEnd::Whole });
     }
     if read == 0 && room > 0 {
-        return Ok(if line.is_empty() { Line::End } else { Line::Whole });
+        return Ok(if line.is_empty() { LineEnd::End } else { LineEnd::Whole });
     }
-    Ok(Line::TooLong)
+    Ok(LineEnd::TooLong)
 }

@@ -86,7 +86,7 @@ pub(super) fn result(value: Value) -> Value {
     }
 }
 
-/// A failure as a result: the model reads it and goes on.
+/// A failure as a result, so that the model can read it and continue.
 pub(super) fn failure(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}], "isError": true})
 }

@@ -22,7 +22,7 @@ pub fn flatten(meta: &Map<String, Value>) -> Map<String, Value> {
             other => put(&mut flat, key, other),
         }
     }
-    // After the rest: a key that the sender chose is never displaced by one that is made here.
+    // Generated keys are added last, so that they never replace a key of the sender.
     if let Some(Value::Array(items)) = meta.get("attachments") {
         attachments(items, &mut flat);
     }

@@ -34,7 +34,7 @@ const MAX_CALLS: usize = 256;
 const CALL_WITHIN_MS: u64 = 60 * 60_000;
 /// How long a reply may take.
 const REPLY_WITHIN_MS: u64 = 30_000;
-/// Heartbeats without a word from the server after which the connection is given up, in halves.
+/// The number of half heartbeats without a frame from the server after which the connection is closed.
 const SILENT_HALF_BEATS: u64 = 5;
 
 /// Who the plugin is, from the environment.
@@ -69,7 +69,7 @@ pub enum Output {
     Line(String),
     /// A frame for the bridge.
     Frame(String),
-    /// Let go of the connection: it is dead.
+    /// Close the connection, because the server does not answer.
     Hangup,
     /// Connect, after a pause.
     Dial {
@@ -86,7 +86,7 @@ enum Link {
     Greeting,
     /// The connection is established.
     Up,
-    /// Not connected, and it will not get better by trying again.
+    /// Not connected, and a retry cannot succeed.
     Refused(String),
 }
 
@@ -111,7 +111,7 @@ pub struct Plugin {
     /// The server's text for the model, in addition to the plugin's instructions.
     instructions: Option<String>,
     /// Requests that wait for the bridge, with the time they are answered anyway.
-    early: Vec<(Early, u64)>,
+    early: Vec<(EarlyRequest, u64)>,
     calls: HashMap<String, Call>,
     next_call: u64,
     remembered: HashSet<String>,
@@ -120,24 +120,24 @@ pub struct Plugin {
     questions: HashMap<String, QuestionSource>,
 }
 
-/// A request that is better answered once the bridge is joined: Claude Code asks right at its start.
-enum Early {
+/// A request that Claude Code sends at its start, and that is answered better after the bridge is connected.
+enum EarlyRequest {
     /// `initialize`, with its parameters.
     Hello(Value, Option<Value>),
     /// A `tools/list` request.
     List(Value),
 }
 
-/// Who waits for an answer of a person's.
+/// Who waits for a person's answer.
 enum QuestionSource {
     /// The channel: Claude Code also shows its own dialog.
     Channel,
     /// A call of the tool `approve`.
-    Call(approve::Waiting),
+    Call(approve::PendingApproval),
 }
 
 impl Plugin {
-    /// A plugin that has not connected yet. The seed spreads its pauses.
+    /// A plugin that has not connected yet. The seed randomises its delays.
     pub fn new(identity: Identity, seed: u64) -> Self {
         Self {
             identity,
@@ -161,7 +161,7 @@ impl Plugin {
         }
     }
 
-    /// Whether it is in.
+    /// Whether it is connected.
     pub fn is_up(&self) -> bool {
         self.link == Link::Up
     }
@@ -203,7 +203,7 @@ impl Plugin {
             _ => None,
         };
         if code == Some(close::SUPERSEDED) {
-            // Somebody else serves the session now. Trying at once would only take it away again.
+            // Another plugin serves the session now. Reconnecting at once would only take the session back.
             self.backoff.exhaust();
         }
         for (_, asked) in self.questions.drain() {
@@ -232,7 +232,7 @@ impl Plugin {
         out
     }
 
-    /// Time passes. Say it about every second.
+    /// Checks timeouts. Call it about every second.
     pub fn tick(&mut self, now: u64) -> Vec<Output> {
         let mut out = Vec::new();
         let silent_ms = self.heartbeat_ms.saturating_mul(SILENT_HALF_BEATS) / 2;
@@ -297,7 +297,7 @@ impl Plugin {
             FromServer::ToolsChanged { tools } => self.set_tools(tools, &mut out),
             FromServer::InboundMessage(message) => self.inbound(message, &mut out),
             FromServer::PermissionReply { request_id, behavior } => {
-                // An answer to a question that was not asked on this connection, or was answered, is nobody's.
+                // An answer to a question that was not asked on this connection, or was answered already, is ignored.
                 match self.questions.remove(&request_id) {
                     Some(QuestionSource::Channel) => {
                         let params = json!({"request_id": request_id, "behavior": behavior});
@@ -314,7 +314,7 @@ impl Plugin {
                 if let Some(call) = self.calls.remove(&call_id) {
                     let result = match (ok, result, error) {
                         (true, result, _) => mcp::result(result.unwrap_or(Value::Null)),
-                        // The server may have rendered the failure itself; words alone are for simpler ones.
+                        // The server may have rendered the failure as a result; otherwise its text is used.
                         (false, Some(result), _) if mcp::is_failure(&result) => result,
                         (false, _, error) => mcp::failure(error.as_deref().unwrap_or("the tool failed")),
                     };
@@ -344,8 +344,8 @@ impl Plugin {
         }
     }
 
-    /// Answers now, or when the bridge is joined, if that may be soon.
-    fn answer_soon(&mut self, early: Early, now: u64, out: &mut Vec<Output>) {
+    /// Answers now, or after the bridge is connected if that may happen soon.
+    fn answer_soon(&mut self, early: EarlyRequest, now: u64, out: &mut Vec<Output>) {
         let may_come = !self.was_welcome && (!self.has_failed || self.link == Link::Greeting);
         if may_come && self.early.len() < MAX_CALLS {
             self.early.push((early, now + BRIDGE_WAIT_MS));
@@ -354,12 +354,12 @@ impl Plugin {
         }
     }
 
-    fn answer(&self, early: &Early) -> String {
+    fn answer(&self, early: &EarlyRequest) -> String {
         match early {
-            Early::Hello(id, params) => {
+            EarlyRequest::Hello(id, params) => {
                 mcp::response(id, mcp::initialize(params.as_ref(), self.instructions.as_deref()))
             }
-            Early::List(id) => {
+            EarlyRequest::List(id) => {
                 let mut tools = vec![mcp::reply_tool(), approve::tool()];
                 tools.extend(self.tools.iter().cloned());
                 mcp::response(id, json!({"tools": tools}))
@@ -418,7 +418,7 @@ impl Plugin {
         match (method, id) {
             (Some(method), Some(id)) => self.request(method, id, params, now, &mut out),
             (Some(method), None) => self.notified(method, params, &mut out),
-            // We ask nothing of the client, so an answer of its is no answer to anything.
+            // The plugin sends no requests to the client, so responses from the client are ignored.
             (None, Some(_)) if message.get("result").is_some() || message.get("error").is_some() => {}
             (None, id) => {
                 let text = "a message needs a method; batches are not taken";
@@ -430,9 +430,9 @@ impl Plugin {
 
     fn request(&mut self, method: &str, id: Value, params: Option<&Value>, now: u64, out: &mut Vec<Output>) {
         match method {
-            "initialize" => self.answer_soon(Early::Hello(id, params.cloned()), now, out),
+            "initialize" => self.answer_soon(EarlyRequest::Hello(id, params.cloned()), now, out),
             "ping" => out.push(Output::Line(mcp::response(&id, json!({})))),
-            "tools/list" => self.answer_soon(Early::List(id), now, out),
+            "tools/list" => self.answer_soon(EarlyRequest::List(id), now, out),
             "tools/call" => self.call(id, params, now, out),
             other => {
                 let shown: String = other.chars().take(80).collect();
@@ -468,12 +468,12 @@ impl Plugin {
     fn permission(&mut self, params: Option<&Value>, out: &mut Vec<Output>) {
         let text = |key: &str| params.and_then(|p| p.get(key)).and_then(Value::as_str).unwrap_or_default().to_owned();
         let request_id = text("request_id");
-        // While the bridge is down nobody can be asked; Claude Code's own dialogue stays open for the person there.
+        // While the bridge is disconnected nobody can be asked; Claude Code's own dialog stays open.
         if !verdict::is_request_id(&request_id) || self.link != Link::Up {
             return;
         }
         let preview = text("input_preview");
-        // The preview may be cut, and then it is no JSON; only a whole one is the arguments.
+        // A shortened preview is not valid JSON; only a complete one contains the arguments.
         let args = match serde_json::from_str::<Map<String, Value>>(&preview) {
             Ok(args) => args,
             Err(_) => Map::new(),
@@ -528,7 +528,7 @@ impl Plugin {
         out.push(Output::Frame(text));
     }
 
-    /// A permission question as a call. If nobody can be asked, the answer is no.
+    /// A permission question as a call. If nobody can be asked, the question is denied.
     fn approve(&mut self, id: Value, args: &Map<String, Value>, now: u64, out: &mut Vec<Output>) {
         let mut request_id = approve::request_id(self.backoff.draw());
         while self.questions.contains_key(&request_id) {

@@ -1,8 +1,8 @@
 //! [`Hub`]: turns events of connections and sessions into actions.
 
 use super::{
-    Action, CallFailure, CallOrder, ConnectionId, Offer,
-    session::{Bound, NewSession, Opening, Session, SessionView},
+    Action, CallFailure, ConnectionId, Offer, ToolCallRequest,
+    session::{BoundConnection, NewSession, Session, SessionTerms, SessionView},
 };
 use crate::{
     frames::{
@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use subtle::ConstantTimeEq;
 
-/// Pings that may go unanswered; then the plugin is gone.
+/// The number of unanswered pings after which a plugin is considered disconnected.
 const MAX_MISSED: u32 = 2;
 
 /// All sessions and connections of one bridge.
@@ -35,7 +35,7 @@ struct Connection {
     /// Set by `hello`.
     session: Option<String>,
     pinged_at: u64,
-    /// Pings since the plugin was last heard.
+    /// Pings since the last frame from the plugin.
     unanswered: u32,
     /// The connection was asked to close: its further frames are ignored.
     is_closing: bool,
@@ -51,21 +51,21 @@ pub enum ApprovalRole {
     Messenger,
 }
 
-/// What became of a message for Claude.
+/// The result of a message for Claude.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Accepted {
-    /// It is on its way, or waits for the plugin.
+pub enum InboundOutcome {
+    /// The message was sent, or waits for the plugin.
     Message {
         /// Whether it was sent at once.
         sent: bool,
     },
     /// It answered a question and goes no further.
-    Verdict(Permitted),
+    Verdict(PermissionOutcome),
 }
 
 /// The outcome of an answer in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Permitted {
+pub enum PermissionOutcome {
     /// The answer counts.
     Counted(Behavior),
     /// The sender may not answer.
@@ -77,17 +77,17 @@ pub enum Permitted {
     TooLate,
 }
 
-/// Why an answer does not count, or a session is not there.
+/// Why an answer does not count, or a session does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyError {
     /// The session is not open.
     UnknownSession,
-    /// It never was open, or is closed: an answer counts once, in time, and while the plugin is connected.
+    /// The question was never open, or is closed: an answer counts once, in time, and while the plugin is connected.
     NotOpen,
 }
 
 impl Hub {
-    /// Opens a session. One that is open already gets the new secret and keeps its mailbox and its plugin.
+    /// Opens a session. A session that is already open gets the new secret and keeps its mailbox and its plugin.
     pub fn open(&mut self, new: NewSession) {
         if let Some(session) = self.sessions.get(&new.opening.session) {
             self.secrets.remove(&session.opening.token_sha256);
@@ -101,7 +101,7 @@ impl Hub {
         }
     }
 
-    /// Puts back a message that was kept when the process ended.
+    /// Restores a message that was stored when the last process ended.
     pub fn restore(&mut self, session: &str, message: InboundMessage) {
         if let Some(session) = self.sessions.get_mut(session) {
             session.mailbox.put(message);
@@ -109,28 +109,39 @@ impl Hub {
     }
 
     /// Restores Claude's messages from before a restart, in order.
-    pub fn restore_said(&mut self, session: &str, seq: u64, message: OutboundMessage) {
+    pub fn restore_outbound(&mut self, session: &str, seq: u64, message: OutboundMessage) {
         if let Some(session) = self.sessions.get_mut(session) {
-            session.restore_said(seq, message);
+            session.restore_outbound(seq, message);
         }
     }
 
-    /// Closes a session. Its plugin is told that the session is unknown.
+    /// Closes a session. Its plugin receives the close code for an unknown session.
     pub fn close(&mut self, session: &str) -> Option<Vec<Action>> {
+        let (mut gone, mut actions) = self.take_out(session, close::UNKNOWN_SESSION, "the session was closed")?;
+        for message in gone.mailbox.take_unsent() {
+            actions.push(Action::Forget { session: session.to_owned(), request_id: message.request_id });
+        }
+        let forgotten = gone.outbound_numbers().into_iter();
+        actions.extend(forgotten.map(|seq| Action::ForgetSaid { session: session.to_owned(), seq }));
+        Some(actions)
+    }
+
+    /// Ends a session here because another server has it from now on. Its messages stay where they are kept, and its
+    /// plugin is to connect again. `None` if it is not open.
+    pub fn hand_over(&mut self, session: &str) -> Option<Vec<Action>> {
+        self.take_out(session, close::GOING_AWAY, "another node has the session").map(|(_, actions)| actions)
+    }
+
+    fn take_out(&mut self, session: &str, code: u16, reason: &'static str) -> Option<(Session, Vec<Action>)> {
         let mut gone = self.sessions.remove(session)?;
         self.secrets.remove(&gone.opening.token_sha256);
         let mut actions = Vec::new();
         let bound = gone.bound.as_ref().map(|b| b.connection);
         gone.unbind(&mut actions);
-        for message in gone.mailbox.take_unsent() {
-            actions.push(Action::Forget { session: session.to_owned(), request_id: message.request_id });
-        }
-        let forgotten = gone.said_numbers().into_iter();
-        actions.extend(forgotten.map(|seq| Action::ForgetSaid { session: session.to_owned(), seq }));
         if let Some(connection) = bound {
-            self.end(connection, close::UNKNOWN_SESSION, "the session was closed", &mut actions);
+            self.end(connection, code, reason, &mut actions);
         }
-        Some(actions)
+        Some((gone, actions))
     }
 
     /// How many sessions are open.
@@ -171,8 +182,8 @@ impl Hub {
     }
 
     /// Claude's messages after a number. Posted questions are shown to approvers only.
-    pub fn said_after(&self, session: &str, seq: u64, to: ApprovalRole) -> Option<Vec<(u64, OutboundMessage)>> {
-        let mut said = self.sessions.get(session)?.said_after(seq);
+    pub fn outbound_after(&self, session: &str, seq: u64, to: ApprovalRole) -> Option<Vec<(u64, OutboundMessage)>> {
+        let mut said = self.sessions.get(session)?.outbound_after(seq);
         said.retain(|(_, message)| to == ApprovalRole::Approver || message.permission.is_none());
         Some(said)
     }
@@ -186,7 +197,7 @@ impl Hub {
         id
     }
 
-    /// A connection is gone, for whatever reason.
+    /// Removes a closed connection.
     pub fn disconnected(&mut self, id: ConnectionId) -> Vec<Action> {
         let mut actions = Vec::new();
         if let Some(connection) = self.connections.remove(&id) {
@@ -211,7 +222,7 @@ impl Hub {
         actions.push(Action::Close { to: id, code, reason });
     }
 
-    /// A text came in.
+    /// Handles a text frame.
     pub fn text(&mut self, id: ConnectionId, text: &str, now: u64) -> Vec<Action> {
         let mut actions = Vec::new();
         let Some(connection) = self.connections.get_mut(&id).filter(|c| !c.is_closing) else { return actions };
@@ -227,7 +238,7 @@ impl Hub {
             (None, _) => self.end(id, close::NOT_HELLO, "the first frame must be hello", &mut actions),
             (Some(session), Ok(frame)) => self.frame(id, &session, frame, now, &mut actions),
             (Some(session), Err(error)) => {
-                // One bad frame is not worth a connection.
+                // One invalid frame does not close the connection.
                 tracing::warn!(session, error, "a frame from the plugin cannot be read");
             }
         }
@@ -235,9 +246,9 @@ impl Hub {
     }
 
     fn hello(&mut self, id: ConnectionId, hello: Hello, now: u64, actions: &mut Vec<Action>) {
-        // The secret comes first. Who has none of ours learns nothing about which sessions there are: an unknown
-        // session is compared like a known one, and both end in the same code and words.
-        let digest = Opening::digest(&hello.token);
+        // The secret is checked first. A client without a valid secret learns nothing about which sessions exist: an
+        // unknown session is compared like a known one, and both fail with the same code and message.
+        let digest = SessionTerms::digest(&hello.token);
         let session = self.sessions.get(&hello.openclaw_session);
         let known = session.map_or(NO_DIGEST, |session| session.opening.token_sha256.as_str());
         if !same_digest(&digest, known) {
@@ -255,14 +266,14 @@ impl Hub {
             && let (Some(there), Some(here)) = (held.attempt, hello.attempt)
             && here < there
         {
-            // It was on its way for so long that the same plugin has connected again meanwhile.
+            // The frame was delayed for so long that the same plugin has reconnected meanwhile.
             return self.end(id, close::SUPERSEDED, "superseded by a newer connection", actions);
         }
         if let Some(older) = older {
             self.end(older.connection, close::SUPERSEDED, "superseded by a newer connection", actions);
         }
         let Some(session) = self.sessions.get_mut(&hello.openclaw_session) else { return };
-        session.bound = Some(Bound {
+        session.bound = Some(BoundConnection {
             connection: id,
             acks: hello.acks,
             is_welcome: false,
@@ -316,7 +327,7 @@ impl Hub {
     fn frame(&mut self, id: ConnectionId, name: &str, frame: FromPlugin, now: u64, actions: &mut Vec<Action>) {
         let Some(session) = self.session_of(id) else { return };
         match frame {
-            // A second hello on the same connection says nothing new.
+            // A second hello on the same connection has no effect.
             FromPlugin::Hello(_) | FromPlugin::Pong { .. } | FromPlugin::Unknown => {}
             FromPlugin::Ping { ts } => actions.push(send(id, &FromServer::Pong { ts })),
             FromPlugin::Ack { request_id } => confirm(session, request_id, actions),
@@ -334,7 +345,7 @@ impl Hub {
                     && let Some(bound) = &session.bound
                 {
                     let once = format!("bridge:{}:{}:{call_id}", bound.claude_session, bound.pid);
-                    actions.push(Action::Call(CallOrder { session: name.to_owned(), call_id, once, tool, args }));
+                    actions.push(Action::Call(ToolCallRequest { session: name.to_owned(), call_id, once, tool, args }));
                 }
             }
             FromPlugin::PermissionRequest(question) => {
@@ -354,7 +365,7 @@ impl Hub {
                     let refused = format!("the text is longer than {MAX_CONTENT_BYTES} bytes");
                     actions.push(send(id, &failed(call_id, refused)));
                 } else {
-                    // Answered by `said`, once it is durable.
+                    // Answered by `outbound_stored`, once it is durable.
                     session.say(message, actions);
                 }
             }
@@ -362,9 +373,9 @@ impl Hub {
     }
 
     /// A message of Claude is durable, or could not be stored: the plugin that sent it is notified.
-    pub fn said(&mut self, session: &str, seq: u64, kept: Result<(), String>) -> Vec<Action> {
+    pub fn outbound_stored(&mut self, session: &str, seq: u64, kept: Result<(), String>) -> Vec<Action> {
         let Some(session) = self.sessions.get_mut(session) else { return Vec::new() };
-        let Some(call_id) = session.said(seq, kept.is_ok()) else { return Vec::new() };
+        let Some(call_id) = session.outbound_stored(seq, kept.is_ok()) else { return Vec::new() };
         let Some((to, _)) = session.welcome_connection() else { return Vec::new() };
         let answer = match kept {
             Ok(()) => FromServer::ToolResult { call_id, ok: true, result: Some(json!({"sent": true})), error: None },
@@ -415,31 +426,31 @@ impl Hub {
         session: &str,
         message: InboundMessage,
         from: ApprovalRole,
-    ) -> Result<(Accepted, Vec<Action>), ReplyError> {
+    ) -> Result<(InboundOutcome, Vec<Action>), ReplyError> {
         let held = self.sessions.get_mut(session).ok_or(ReplyError::UnknownSession)?;
         let mut actions = Vec::new();
         let verdict = verdict::read(&message.content);
         if from == ApprovalRole::Messenger {
-            // While nothing is asked, "yes maybe" is chat.
+            // While no question is open, a text such as "yes maybe" is a message.
             if verdict.is_some() && held.has_questions() {
-                return Ok((Accepted::Verdict(Permitted::NeedsApprover), actions));
+                return Ok((InboundOutcome::Verdict(PermissionOutcome::NeedsApprover), actions));
             }
         } else if let Some((behavior, id)) = verdict
             && (held.is_open(&id) || held.was_open(&id))
         {
-            // Who wrote it counts, not where: anybody in a room could say yes otherwise.
+            // The sender decides, not the chat: otherwise everybody in a chat room could approve.
             let permitted = if let Some(sender) = held.approving_sender(&message.meta) {
                 match self.permission_reply(session, &id, behavior, &format!("sender:{sender}")) {
                     Ok(more) => {
                         actions.extend(more);
-                        Permitted::Counted(behavior)
+                        PermissionOutcome::Counted(behavior)
                     }
-                    Err(_) => Permitted::TooLate,
+                    Err(_) => PermissionOutcome::TooLate,
                 }
             } else {
-                Permitted::NotAllowed
+                PermissionOutcome::NotAllowed
             };
-            return Ok((Accepted::Verdict(permitted), actions));
+            return Ok((InboundOutcome::Verdict(permitted), actions));
         }
         // Questions are posted where somebody wrote who may answer them. Anybody else would have them, with the arguments of
         // Claude's tools, posted in a chat of their own.
@@ -457,7 +468,7 @@ impl Hub {
         }
         let sent = held.welcome_connection().is_some();
         flush(held, &mut actions);
-        Ok((Accepted::Message { sent }, actions))
+        Ok((InboundOutcome::Message { sent }, actions))
     }
 
     /// A person's answer. It counts once.
@@ -496,7 +507,7 @@ impl Hub {
         to.map(|(to, _)| send_tools(to, tools, |tools| FromServer::ToolsChanged { tools })).into_iter().collect()
     }
 
-    /// Time passes for a connection: `hello`, heartbeats and questions have their time. Say it about every second.
+    /// Checks the timeouts of a connection: `hello`, heartbeats and questions. Call it about every second.
     pub fn tick(&mut self, id: ConnectionId, now: u64) -> Vec<Action> {
         let mut actions = Vec::new();
         let Some(connection) = self.connections.get_mut(&id).filter(|c| !c.is_closing) else { return actions };
@@ -553,7 +564,7 @@ fn failed(call_id: String, error: String) -> FromServer {
     FromServer::ToolResult { call_id, ok: false, result: None, error: Some(error) }
 }
 
-/// Sends what was not sent on this connection yet.
+/// Sends the messages that have not been sent on this connection.
 fn flush(session: &mut Session, actions: &mut Vec<Action>) {
     let Some((to, acks)) = session.welcome_connection() else { return };
     for message in session.mailbox.take_unsent() {
@@ -578,19 +589,4 @@ fn refuse_call(session: &Session, call_id: &str) -> Option<String> {
         (session.calls.len() >= MAX_IN_FLIGHT && !session.calls.contains(call_id))
             .then(|| format!("{MAX_IN_FLIGHT} calls are under way already; wait for one to end"))
     })
-}
-
-/// Checks a message; the error says what is wrong.
-pub fn check_message(content: &str, meta: &Map<String, Value>) -> Result<(), String> {
-    if content.len() > MAX_CONTENT_BYTES {
-        return Err(format!("content has {} bytes; at most {MAX_CONTENT_BYTES} are allowed", content.len()));
-    }
-    if meta.get("attachments").is_some_and(|attachments| !attachments.is_array()) {
-        return Err("meta.attachments must be a list".to_owned());
-    }
-    let described = frames::write(meta).len();
-    if described > frames::MAX_META_BYTES {
-        return Err(format!("meta has {described} bytes; at most {} are allowed", frames::MAX_META_BYTES));
-    }
-    Ok(())
 }

@@ -1,12 +1,14 @@
 //! The server's end: [`Hub`] holds every open session and every connection. It receives events and the time, and
 //! returns [`Action`]s; the code that drives it provides sockets, tools and people.
 
+mod check;
 mod hub;
 mod session;
 mod tools;
 
-pub use hub::{Accepted, ApprovalRole, Hub, Permitted, ReplyError, check_message};
-pub use session::{NewSession, Opening, SessionView};
+pub use check::check_message;
+pub use hub::{ApprovalRole, Hub, InboundOutcome, PermissionOutcome, ReplyError};
+pub use session::{NewSession, SessionTerms, SessionView};
 pub use tools::{BoxFuture, CallFailure, Offer};
 
 use crate::frames::{InboundMessage, OutboundMessage, Question};
@@ -36,7 +38,7 @@ pub enum Action {
         to: ConnectionId,
         /// The text of the frame.
         frame: String,
-        /// Say [`Hub::written`] with this once it is written.
+        /// Call [`Hub::written`] with this after the frame is written.
         receipt: Option<String>,
     },
     /// Close the connection.
@@ -48,15 +50,15 @@ pub enum Action {
         /// The reason, in words.
         reason: &'static str,
     },
-    /// A plugin is in: list the session's tools and say [`Hub::welcome`].
+    /// A plugin has been authenticated: list the session's tools and call [`Hub::welcome`].
     Welcome {
         /// The connection.
         to: ConnectionId,
         /// The session.
         session: String,
     },
-    /// Run a tool and say [`Hub::call_done`].
-    Call(CallOrder),
+    /// Run a tool and call [`Hub::call_done`].
+    Call(ToolCallRequest),
     /// Cancel a call; its result is still reported.
     Cancel {
         /// The session.
@@ -74,15 +76,15 @@ pub enum Action {
         closes_at: u64,
     },
     /// A question is closed.
-    Settled {
+    QuestionClosed {
         /// The session.
         session: String,
         /// The id of the question.
         request_id: String,
         /// The outcome.
-        how: Settled,
+        how: QuestionOutcome,
     },
-    /// A message from Claude to people: store it, and call [`Hub::said`] when it is durable.
+    /// A message from Claude to people: store it, and call [`Hub::outbound_stored`] when it is durable.
     Outbound {
         /// The session.
         session: String,
@@ -91,14 +93,14 @@ pub enum Action {
         /// The message.
         message: OutboundMessage,
     },
-    /// Keep a message until [`Action::Forget`], in case this process ends.
+    /// Store a message until [`Action::Forget`], so that it survives a restart.
     Keep {
         /// The session.
         session: String,
         /// The message.
         message: InboundMessage,
     },
-    /// A message needs no keeping any more.
+    /// A stored message can be deleted.
     Forget {
         /// The session.
         session: String,
@@ -119,18 +121,18 @@ pub enum Action {
         /// The id of the message.
         request_id: String,
     },
-    /// A plugin came or went.
+    /// A plugin connected or disconnected.
     Presence {
         /// The session.
         session: String,
-        /// Whether one is there now.
+        /// Whether a plugin is connected now.
         connected: bool,
     },
 }
 
 /// A call to make.
 #[derive(Debug, Clone, PartialEq)]
-pub struct CallOrder {
+pub struct ToolCallRequest {
     /// The session.
     pub session: String,
     /// The plugin's id for it.
@@ -145,7 +147,7 @@ pub struct CallOrder {
 
 /// How a question was closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Settled {
+pub enum QuestionOutcome {
     /// A person answered.
     Answered {
         /// The answer.
@@ -155,6 +157,6 @@ pub enum Settled {
     },
     /// Nobody answered in time.
     Expired,
-    /// The plugin is gone, or asked too much.
+    /// The plugin disconnected, or asked too many questions.
     Withdrawn,
 }

@@ -1,7 +1,7 @@
 //! One open session: its secret, its mailbox, and its calls and questions in flight.
 
 use super::{
-    Action, ConnectionId, MAX_CLOSED, MAX_OUTBOUND, MAX_QUESTIONS, QUESTION_OPEN_MS, Settled, hub::ApprovalRole,
+    Action, ConnectionId, MAX_CLOSED, MAX_OUTBOUND, MAX_QUESTIONS, QUESTION_OPEN_MS, QuestionOutcome, hub::ApprovalRole,
 };
 use crate::{
     frames::{Behavior, OutboundMessage, Question},
@@ -19,7 +19,7 @@ const MAX_POSTED_PREVIEW: usize = 1_000;
 /// the secret itself is not among them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Opening {
+pub struct SessionTerms {
     /// The session.
     pub session: String,
     /// The secret's SHA-256, in hex.
@@ -38,12 +38,12 @@ pub struct Opening {
 #[derive(Debug, Clone)]
 pub struct NewSession {
     /// Everything but the secret.
-    pub opening: Opening,
+    pub opening: SessionTerms,
     /// How much its mailbox holds.
     pub limits: MailboxLimits,
 }
 
-impl Opening {
+impl SessionTerms {
     /// How a secret is kept.
     pub fn digest(token: &str) -> String {
         Sha256::digest(token.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
@@ -80,7 +80,7 @@ pub struct SessionView {
 
 /// A connection whose plugin sent `hello`.
 #[derive(Debug, Clone)]
-pub(super) struct Bound {
+pub(super) struct BoundConnection {
     pub(super) connection: ConnectionId,
     pub(super) acks: bool,
     /// Whether the plugin was accepted: before that, nothing else is sent.
@@ -102,14 +102,14 @@ struct StoredReply {
     seq: u64,
     message: OutboundMessage,
     /// Whether the message is durable: before that, nobody is notified of it.
-    is_kept: bool,
+    is_stored: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Session {
-    pub(super) opening: Opening,
+    pub(super) opening: SessionTerms,
     pub(super) mailbox: Mailbox,
-    pub(super) bound: Option<Bound>,
+    pub(super) bound: Option<BoundConnection>,
     /// The chat of the last message from a sender who may answer questions.
     pub(super) last_chat: Option<String>,
     /// Calls in flight for which the plugin waits.
@@ -147,15 +147,15 @@ impl Session {
     }
 
     pub(super) fn ask(&mut self, question: Question, now: u64, actions: &mut Vec<Action>) {
-        // The same question again is the same question.
+        // A repeated question keeps its state.
         if self.questions.iter().any(|open| open.question.request_id == question.request_id) {
             return;
         }
         if self.questions.len() >= MAX_QUESTIONS {
             let oldest = self.questions.remove(0);
-            self.settle(oldest.question.request_id, Settled::Withdrawn, actions);
+            self.settle(oldest.question.request_id, QuestionOutcome::Withdrawn, actions);
         }
-        // An id may come round again.
+        // Ids may be reused.
         self.closed.retain(|id| *id != question.request_id);
         let closes_at = now + QUESTION_OPEN_MS;
         self.questions.push(OpenQuestion { question: question.clone(), closes_at });
@@ -213,32 +213,32 @@ impl Session {
             return false;
         };
         self.questions.remove(at);
-        self.settle(request_id.to_owned(), Settled::Answered { behavior, by: by.to_owned() }, actions);
+        self.settle(request_id.to_owned(), QuestionOutcome::Answered { behavior, by: by.to_owned() }, actions);
         true
     }
 
     pub(super) fn expire(&mut self, now: u64, actions: &mut Vec<Action>) {
         while let Some(at) = self.questions.iter().position(|open| open.closes_at <= now) {
             let gone = self.questions.remove(at);
-            self.settle(gone.question.request_id, Settled::Expired, actions);
+            self.settle(gone.question.request_id, QuestionOutcome::Expired, actions);
         }
     }
 
-    fn settle(&mut self, request_id: String, how: Settled, actions: &mut Vec<Action>) {
+    fn settle(&mut self, request_id: String, how: QuestionOutcome, actions: &mut Vec<Action>) {
         if self.closed.len() >= MAX_CLOSED {
             self.closed.pop_front();
         }
         self.closed.push_back(request_id.clone());
-        actions.push(Action::Settled { session: self.name(), request_id, how });
+        actions.push(Action::QuestionClosed { session: self.name(), request_id, how });
     }
 
-    /// The plugin is gone: what was bound to its connection goes with it, the mailbox stays.
+    /// Removes the state of a closed connection; the mailbox is kept.
     pub(super) fn unbind(&mut self, actions: &mut Vec<Action>) {
         let Some(bound) = self.bound.take() else { return };
         self.mailbox.rewind();
         self.calls.clear();
         for open in std::mem::take(&mut self.questions) {
-            self.settle(open.question.request_id, Settled::Withdrawn, actions);
+            self.settle(open.question.request_id, QuestionOutcome::Withdrawn, actions);
         }
         if bound.is_welcome {
             actions.push(Action::Presence { session: self.name(), connected: false });
@@ -248,7 +248,7 @@ impl Session {
     pub(super) fn say(&mut self, message: OutboundMessage, actions: &mut Vec<Action>) {
         let seq = self.next_outbound;
         self.next_outbound += 1;
-        self.outbound.push_back(StoredReply { seq, message: message.clone(), is_kept: false });
+        self.outbound.push_back(StoredReply { seq, message: message.clone(), is_stored: false });
         actions.push(Action::Outbound { session: self.name(), seq, message });
         if self.outbound.len() > MAX_OUTBOUND
             && let Some(oldest) = self.outbound.pop_front()
@@ -258,12 +258,12 @@ impl Session {
     }
 
     /// A message is durable, or could not be stored. Returns the call that sent it.
-    pub(super) fn said(&mut self, seq: u64, is_kept: bool) -> Option<String> {
+    pub(super) fn outbound_stored(&mut self, seq: u64, is_stored: bool) -> Option<String> {
         let at = self.outbound.iter().position(|said| said.seq == seq)?;
         let said = self.outbound.get_mut(at)?;
         let call_id = said.message.call_id.clone();
-        if is_kept {
-            said.is_kept = true;
+        if is_stored {
+            said.is_stored = true;
         } else {
             self.outbound.remove(at);
         }
@@ -272,18 +272,18 @@ impl Session {
     }
 
     /// Restores messages from before this process started, oldest first.
-    pub(super) fn restore_said(&mut self, seq: u64, message: OutboundMessage) {
-        self.outbound.push_back(StoredReply { seq, message, is_kept: true });
+    pub(super) fn restore_outbound(&mut self, seq: u64, message: OutboundMessage) {
+        self.outbound.push_back(StoredReply { seq, message, is_stored: true });
         self.next_outbound = self.next_outbound.max(seq + 1);
     }
 
-    pub(super) fn said_after(&self, seq: u64) -> Vec<(u64, OutboundMessage)> {
-        let kept = self.outbound.iter().filter(|said| said.is_kept && said.seq > seq);
+    pub(super) fn outbound_after(&self, seq: u64) -> Vec<(u64, OutboundMessage)> {
+        let kept = self.outbound.iter().filter(|said| said.is_stored && said.seq > seq);
         kept.map(|said| (said.seq, said.message.clone())).collect()
     }
 
     /// The numbers of all stored messages.
-    pub(super) fn said_numbers(&self) -> Vec<u64> {
+    pub(super) fn outbound_numbers(&self) -> Vec<u64> {
         self.outbound.iter().map(|said| said.seq).collect()
     }
 

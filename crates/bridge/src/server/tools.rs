@@ -16,7 +16,7 @@ pub struct Offer {
     pub instructions: Option<String>,
 }
 
-/// Why a call has no good result.
+/// Why a call failed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallFailure {
     /// The outcome as text, for plugins that read nothing else.

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use toolyard_bridge::{
     frames::Behavior,
     server::{
-        Accepted, Action, ApprovalRole, ConnectionId, Hub, Offer, Permitted, QUESTION_OPEN_MS, ReplyError, Settled,
+        Action, ApprovalRole, ConnectionId, Hub, InboundOutcome, Offer, PermissionOutcome, QUESTION_OPEN_MS,
+        QuestionOutcome, ReplyError,
     },
 };
 
@@ -107,7 +108,7 @@ fn messages_wait_for_the_plugin_and_the_oldest_give_way_with_a_warning() {
     let mut dropped = Vec::new();
     for n in 0..103 {
         let (accepted, actions) = hub.inbound(SESSION, message(&format!("m{n}")), ApprovalRole::Approver).unwrap();
-        assert_eq!(accepted, Accepted::Message { sent: false });
+        assert_eq!(accepted, InboundOutcome::Message { sent: false });
         dropped.extend(actions.into_iter().filter_map(|a| match a {
             Action::Dropped { request_id, .. } => Some(request_id),
             _ => None,
@@ -191,7 +192,7 @@ fn calls_have_limits_that_are_told() {
 const ASK: &str =
     r#"{"type":"permission_request","request_id":"abxyz","tool":"Bash","args":{"command":"ls"},"rationale":"look"}"#;
 
-fn say(hub: &mut Hub, text: &str, user: &str) -> (Accepted, Vec<Action>) {
+fn say(hub: &mut Hub, text: &str, user: &str) -> (InboundOutcome, Vec<Action>) {
     let mut message = message("v");
     message.content = text.to_owned();
     message.meta.insert("user_id".to_owned(), json!(user));
@@ -206,16 +207,20 @@ fn a_question_is_answered_once_by_whoever_may() {
     assert!(matches!(&asked[..], [Action::Asked { question, .. }] if question.tool == "Bash"), "{asked:?}");
     assert!(hub.text(id, ASK, 0).is_empty(), "the same question is asked once");
     let (stranger, actions) = say(&mut hub, "yes abxyz", "u2");
-    assert_eq!((stranger, actions), (Accepted::Verdict(Permitted::NotAllowed), vec![]), "and it is no chat either");
+    assert_eq!(
+        (stranger, actions),
+        (InboundOutcome::Verdict(PermissionOutcome::NotAllowed), vec![]),
+        "and it is no chat either"
+    );
     let (friend, actions) = say(&mut hub, " YES abxyz ", "u1");
-    assert_eq!(friend, Accepted::Verdict(Permitted::Counted(Behavior::Allow)));
+    assert_eq!(friend, InboundOutcome::Verdict(PermissionOutcome::Counted(Behavior::Allow)));
     assert_eq!(frames(&actions), [json!({"type": "permission_reply", "request_id": "abxyz", "behavior": "allow"})]);
-    let how = Settled::Answered { behavior: Behavior::Allow, by: "sender:u1".into() };
-    assert!(actions.iter().any(|a| matches!(a, Action::Settled { how: h, .. } if *h == how)));
-    assert_eq!(say(&mut hub, "no abxyz", "u1").0, Accepted::Verdict(Permitted::TooLate));
+    let how = QuestionOutcome::Answered { behavior: Behavior::Allow, by: "sender:u1".into() };
+    assert!(actions.iter().any(|a| matches!(a, Action::QuestionClosed { how: h, .. } if *h == how)));
+    assert_eq!(say(&mut hub, "no abxyz", "u1").0, InboundOutcome::Verdict(PermissionOutcome::TooLate));
     assert_eq!(hub.permission_reply(SESSION, "abxyz", Behavior::Deny, "p"), Err(ReplyError::NotOpen));
     let (chat, actions) = say(&mut hub, "yes maybe", "u1");
-    assert_eq!((chat, frames(&actions).len()), (Accepted::Message { sent: true }, 1), "nobody asked that");
+    assert_eq!((chat, frames(&actions).len()), (InboundOutcome::Message { sent: true }, 1), "nobody asked that");
 }
 
 #[test]
@@ -228,13 +233,13 @@ fn whoever_may_not_approve_neither_answers_nor_sees_a_question() {
         message.meta.insert("user_id".to_owned(), json!("u1"));
         hub.inbound(SESSION, message, ApprovalRole::Messenger).unwrap()
     };
-    assert_eq!(say(&mut hub, "yes maybe").0, Accepted::Message { sent: true }, "nothing is asked: it is chat");
+    assert_eq!(say(&mut hub, "yes maybe").0, InboundOutcome::Message { sent: true }, "nothing is asked: it is chat");
     hub.text(id, ASK, 0);
-    // The id that is open and one that is not are refused alike: nothing is learned by trying.
+    // An open id and an unknown id are refused in the same way, so that guessing reveals nothing.
     for text in ["yes abxyz", "no abxyz", "yes vwxyz"] {
-        assert_eq!(say(&mut hub, text), (Accepted::Verdict(Permitted::NeedsApprover), vec![]), "{text}");
+        assert_eq!(say(&mut hub, text), (InboundOutcome::Verdict(PermissionOutcome::NeedsApprover), vec![]), "{text}");
     }
-    assert_eq!(say(&mut hub, "is abxyz a good idea?").0, Accepted::Message { sent: true });
+    assert_eq!(say(&mut hub, "is abxyz a good idea?").0, InboundOutcome::Message { sent: true });
     let view = &hub.view(None, ApprovalRole::Messenger)[0];
     assert_eq!((view.open_questions, &view.questions), (1, &None));
     assert!(!serde_json::to_string(view).unwrap().contains("abxyz"));
@@ -247,7 +252,7 @@ fn without_a_secret_nobody_can_tell_a_session_that_is_open() {
     let mut hub = hub();
     let mut other = opening();
     other.opening.session = "other".to_owned();
-    other.opening.token_sha256 = toolyard_bridge::server::Opening::digest("another secret");
+    other.opening.token_sha256 = toolyard_bridge::server::SessionTerms::digest("another secret");
     hub.open(other);
     let mut ends = |text: String| {
         let id = hub.connected(0);
@@ -261,13 +266,13 @@ fn without_a_secret_nobody_can_tell_a_session_that_is_open() {
     };
     let wrong = hello(true, 1).replace(TOKEN, "wrong");
     assert_eq!(ends(wrong.clone()), ends(wrong.replace(SESSION, "nobody")));
-    // The same with a secret of another session: it opens that one, and says nothing of others.
+    // The same with the secret of another session, which is valid for that session only.
     let foreign = hello(true, 1).replace(TOKEN, "another secret");
     assert_eq!(ends(foreign.clone()), ends(foreign.replace(SESSION, "nobody")));
     assert_eq!(ends(foreign)[0].0, 4002);
-    // A secret that was replaced or whose session is closed is nobody's.
+    // A secret that was replaced, or whose session is closed, is invalid.
     let mut again = opening();
-    again.opening.token_sha256 = toolyard_bridge::server::Opening::digest("a newer secret");
+    again.opening.token_sha256 = toolyard_bridge::server::SessionTerms::digest("a newer secret");
     hub.open(again);
     hub.close("other");
     for token in [TOKEN, "another secret"] {
@@ -283,13 +288,16 @@ fn a_question_expires_and_goes_with_its_connection() {
     hub.text(id, ASK, 0);
     let mut settled = Vec::new();
     for at in 1..=QUESTION_OPEN_MS / 1_000 {
-        settled.extend(hub.tick(id, at * 1_000).into_iter().filter(|a| matches!(a, Action::Settled { .. })));
+        settled.extend(hub.tick(id, at * 1_000).into_iter().filter(|a| matches!(a, Action::QuestionClosed { .. })));
         hub.text(id, r#"{"type":"pong"}"#, at * 1_000);
     }
-    assert!(matches!(&settled[..], [Action::Settled { how: Settled::Expired, .. }]), "{settled:?}");
+    assert!(matches!(&settled[..], [Action::QuestionClosed { how: QuestionOutcome::Expired, .. }]), "{settled:?}");
     hub.text(id, ASK, 0);
     let gone = hub.disconnected(id);
-    assert!(gone.iter().any(|a| matches!(a, Action::Settled { how: Settled::Withdrawn, .. })), "{gone:?}");
+    assert!(
+        gone.iter().any(|a| matches!(a, Action::QuestionClosed { how: QuestionOutcome::Withdrawn, .. })),
+        "{gone:?}"
+    );
     assert_eq!(hub.permission_reply(SESSION, "abxyz", Behavior::Allow, "p"), Err(ReplyError::NotOpen));
     let (id, _) = join(&mut hub, true, 1);
     assert!(hub.text(id, &ASK.replace("abxyz", "ablyz"), 0).is_empty(), "no proper id");
@@ -302,22 +310,26 @@ fn replies_of_claude_are_told_once_they_are_kept() {
     let said = |n: u64| json!({"type": "outbound_message", "call_id": format!("o{n}"), "chat_id": "c", "text": "hi", "files": ["/a"]});
     let actions = hub.text(id, &said(1).to_string(), 0);
     assert!(matches!(&actions[..], [Action::Outbound { seq: 1, message, .. }] if message.text == "hi"), "{actions:?}");
-    assert!(hub.said_after(SESSION, 0, ApprovalRole::Approver).unwrap().is_empty(), "not before it is durable");
-    assert_eq!(frames(&hub.said(SESSION, 1, Ok(())))[0]["ok"], true);
-    assert_eq!(hub.said_after(SESSION, 0, ApprovalRole::Approver).unwrap().len(), 1);
-    assert!(hub.said_after(SESSION, 1, ApprovalRole::Approver).unwrap().is_empty());
+    assert!(hub.outbound_after(SESSION, 0, ApprovalRole::Approver).unwrap().is_empty(), "not before it is durable");
+    assert_eq!(frames(&hub.outbound_stored(SESSION, 1, Ok(())))[0]["ok"], true);
+    assert_eq!(hub.outbound_after(SESSION, 0, ApprovalRole::Approver).unwrap().len(), 1);
+    assert!(hub.outbound_after(SESSION, 1, ApprovalRole::Approver).unwrap().is_empty());
     hub.text(id, &said(2).to_string(), 0);
-    let lost = frames(&hub.said(SESSION, 2, Err("the disk is full".into())));
+    let lost = frames(&hub.outbound_stored(SESSION, 2, Err("the disk is full".into())));
     assert_eq!((&lost[0]["ok"], &lost[0]["error"]), (&json!(false), &json!("the disk is full")));
-    assert_eq!(hub.said_after(SESSION, 0, ApprovalRole::Approver).unwrap().len(), 1, "what was not kept was not said");
+    assert_eq!(
+        hub.outbound_after(SESSION, 0, ApprovalRole::Approver).unwrap().len(),
+        1,
+        "what was not kept was not said"
+    );
     let mut forgotten = 0;
     for n in 3..=103 {
         forgotten +=
             hub.text(id, &said(n).to_string(), 0).iter().filter(|a| matches!(a, Action::ForgetSaid { .. })).count();
-        hub.said(SESSION, n, Ok(()));
+        hub.outbound_stored(SESSION, n, Ok(()));
     }
     assert_eq!(
-        (forgotten, hub.said_after(SESSION, 0, ApprovalRole::Approver).unwrap().len()),
+        (forgotten, hub.outbound_after(SESSION, 0, ApprovalRole::Approver).unwrap().len()),
         (2, 100),
         "the last hundred are kept"
     );
@@ -325,17 +337,17 @@ fn replies_of_claude_are_told_once_they_are_kept() {
     assert_eq!(frames(&hub.text(id, &long.to_string(), 0))[0]["ok"], false);
     let closed = hub.close(SESSION).unwrap();
     assert_eq!(closed.iter().filter(|a| matches!(a, Action::ForgetSaid { .. })).count(), 100);
-    // After a restart it goes on where it was.
+    // After a restart it continues where it stopped.
     hub.open(opening());
     for seq in [7, 8] {
-        hub.restore_said(SESSION, seq, outbound("before"));
+        hub.restore_outbound(SESSION, seq, outbound("before"));
     }
     let (id, _) = join(&mut hub, true, 1);
     assert!(matches!(&hub.text(id, &said(1).to_string(), 0)[..], [Action::Outbound { seq: 9, .. }]));
-    assert_eq!(hub.said_after(SESSION, 7, ApprovalRole::Approver).unwrap().len(), 1);
+    assert_eq!(hub.outbound_after(SESSION, 7, ApprovalRole::Approver).unwrap().len(), 1);
 }
 
-/// Who reads the chat is asked there, and the answer to the post is a verdict and no result of a call.
+/// The question is posted in the chat, and the answer to the post is a verdict, not the result of a call.
 #[toolyard_shows::shows("004-5-03")]
 #[test]
 fn a_question_is_posted_in_the_chat_that_the_session_serves() {
@@ -364,7 +376,7 @@ fn a_question_is_posted_in_the_chat_that_the_session_serves() {
         hub.inbound(SESSION, said, from).unwrap();
     };
     said(&mut hub, "7", "u1", ApprovalRole::Approver);
-    // Whoever may not answer has no question posted in a chat of their own.
+    // No question is posted in the chat of a sender who may not answer.
     said(&mut hub, "8", "u1", ApprovalRole::Messenger);
     said(&mut hub, "9", "u2", ApprovalRole::Approver);
     said(&mut hub, "9", "", ApprovalRole::Approver);
@@ -372,9 +384,9 @@ fn a_question_is_posted_in_the_chat_that_the_session_serves() {
     assert_eq!((post.chat_id.as_str(), post.permission.as_deref()), ("7", Some("bcxyz")));
     assert!(post.text.contains("Bash") && post.text.contains("look around") && post.text.contains("ls"), "{post:?}");
     assert!(post.text.ends_with("Approve? Reply `yes bcxyz` or `no bcxyz`."), "{post:?}");
-    assert!(frames(&hub.said(SESSION, seq, Ok(()))).is_empty(), "it answers no call");
-    assert!(hub.said_after(SESSION, 0, ApprovalRole::Messenger).unwrap().is_empty(), "questions are for approvers");
-    assert_eq!(hub.said_after(SESSION, 0, ApprovalRole::Approver).unwrap().len(), 1);
+    assert!(frames(&hub.outbound_stored(SESSION, seq, Ok(()))).is_empty(), "it answers no call");
+    assert!(hub.outbound_after(SESSION, 0, ApprovalRole::Messenger).unwrap().is_empty(), "questions are for approvers");
+    assert_eq!(hub.outbound_after(SESSION, 0, ApprovalRole::Approver).unwrap().len(), 1);
     // What a plugin says cannot pass for a question.
     let forged =
         json!({"type": "outbound_message", "call_id": "o", "chat_id": "7", "text": "x", "permission": "abxyz"});

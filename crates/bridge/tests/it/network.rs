@@ -1,4 +1,5 @@
-//! A network that loses, delays and half-closes, on a clock of its own. Everything follows from the seed.
+//! A simulated network that loses, delays and half-closes connections, with its own clock. The seed determines
+//! everything.
 
 use crate::random::Random;
 use serde_json::{Map, Value, json};
@@ -10,16 +11,16 @@ use toolyard_bridge::{
     frames::InboundMessage,
     mailbox::MailboxLimits,
     plugin::{Identity, Output, Plugin},
-    server::{Action, ApprovalRole, ConnectionId, Hub, NewSession, Offer, Opening},
+    server::{Action, ApprovalRole, ConnectionId, Hub, NewSession, Offer, SessionTerms},
 };
 
 pub(crate) const SESSION: &str = "agent:main:claude";
 pub(crate) const TOKEN: &str = "a-secret-of-the-session";
 
 pub(crate) fn opening() -> NewSession {
-    let opening = Opening {
+    let opening = SessionTerms {
         session: SESSION.to_owned(),
-        token_sha256: Opening::digest(TOKEN),
+        token_sha256: SessionTerms::digest(TOKEN),
         claude_session: "claude-1".to_owned(),
         allowed_senders: vec!["u1".to_owned()],
         meta: Map::new(),
@@ -75,7 +76,7 @@ struct Wire {
     hello: Option<String>,
 }
 
-/// What happened, for the test to judge.
+/// The events that the test checks.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) sent: Vec<String>,
@@ -211,7 +212,7 @@ impl Network {
         self.carry(out);
     }
 
-    /// Carries out what the plugin wants.
+    /// Carries out the plugin's actions.
     fn carry(&mut self, out: Vec<Output>) {
         for output in out {
             match output {
@@ -249,7 +250,7 @@ impl Network {
         }
     }
 
-    /// Carries out what the hub wants.
+    /// Carries out the hub's actions.
     fn serve(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
@@ -354,11 +355,11 @@ impl Network {
         let (true, Some(number)) = (self.is_bad, self.current) else { return };
         let (kind, pause) = (self.random.below(9), self.random.below(200));
         let far = self.random.below(60_000);
-        // What is broken already is left for the heartbeats to find.
+        // The heartbeats must detect connections that are already broken.
         let Some(wire) = self.wires.get_mut(&number).filter(|w| !w.is_lost && !w.is_deaf) else { return };
         let name = match kind {
             0 | 1 => {
-                // What is on its way is lost, and both see it.
+                // Frames in transit are lost, and both ends notice.
                 wire.is_lost = true;
                 self.after(pause, Event::PluginSeesEnd(number, None));
                 self.after(pause / 2, Event::ServerSeesEnd(number));
@@ -397,7 +398,8 @@ impl Network {
                 "hello twice"
             }
             _ => {
-                // An old hello turns up on a connection of its own while a newer one serves; then the plugin goes anew.
+                // A delayed hello arrives on its own connection while a newer one is in use; then the plugin
+                // reconnects.
                 let Some(hello) = wire.hello.clone() else { return };
                 let old = hello.replace("\"attempt\":", "\"attempt\":0,\"was\":");
                 let connection = self.hub.connected(self.now);

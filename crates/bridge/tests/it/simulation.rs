@@ -1,4 +1,4 @@
-//! A thousand reconnects over a bad network: no message is lost, none is told twice, and they keep their order.
+//! A thousand reconnects over a bad network: no message is lost, none is delivered twice, and they keep their order.
 
 use crate::network::{Network, SESSION};
 use toolyard_bridge::server::ApprovalRole;

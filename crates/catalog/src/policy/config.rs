@@ -245,7 +245,7 @@ pub struct PolicyConfig {
     pub risk: RiskRules,
     /// Which paths of the vault tools may access.
     pub sandbox: Sandbox,
-    /// Whether tools that run commands may be called at all.
+    /// Whether tools that run commands may be called.
     pub allow_commands: bool,
     /// Whether files may be deleted permanently. Moving to the trash is always allowed.
     pub allow_delete: bool,

@@ -7,7 +7,7 @@
 
 use super::{
     config::{ApprovalMode, RiskRules, Verdict},
-    layers::{Ask, Global, Layer, strictest_mode, strictest_risk},
+    layers::{Ask, GlobalRules, Layer, strictest_mode, strictest_risk},
     sandbox::common_roots,
     secrets::SecretArguments,
     selector::in_profile,
@@ -50,7 +50,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Whether the call may not run at all.
+    /// Whether the call is denied.
     pub fn is_denied(&self) -> bool {
         matches!(self, Self::Deny { .. })
     }
@@ -67,7 +67,7 @@ struct ToolVerdict {
 /// The policy that holds for one combination of layers and scopes.
 #[derive(Debug)]
 pub struct EffectivePolicy {
-    global: Arc<Global>,
+    global: Arc<GlobalRules>,
     layers: Vec<Arc<Layer>>,
     scopes: Vec<String>,
     /// The session, if it has its own tools.
@@ -87,7 +87,7 @@ pub struct EffectivePolicy {
 
 impl EffectivePolicy {
     pub(super) fn new(
-        global: Arc<Global>,
+        global: Arc<GlobalRules>,
         layers: Vec<Arc<Layer>>,
         scopes: Vec<String>,
         own: Option<String>,

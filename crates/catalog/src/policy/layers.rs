@@ -34,7 +34,7 @@ pub struct PolicyError {
 }
 
 impl PolicyError {
-    /// At a place, with what is wrong there.
+    /// A problem at a configuration key.
     pub fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { key: key.into(), problem: problem.into() }
     }
@@ -80,16 +80,16 @@ pub(super) struct Layer {
 
 /// The rules that apply to everybody, in addition to the global layer.
 #[derive(Debug)]
-pub(super) struct Global {
+pub(super) struct GlobalRules {
     pub(super) config: PolicyConfig,
     pub(super) exempt_tools: Selectors,
     pub(super) exempt_paths: PathGlobs,
     pub(super) secrets: Vec<SecretArguments>,
 }
 
-/// To whom a layer applies.
+/// The callers to which a layer applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum For {
+enum LayerTarget {
     Agent,
     Session,
     Door,
@@ -102,9 +102,9 @@ type SubjectKey = (Vec<usize>, Vec<String>, Option<String>, bool);
 /// A policy, checked and ready.
 #[derive(Debug)]
 pub struct Policy {
-    global: Arc<Global>,
+    global: Arc<GlobalRules>,
     base: Arc<Layer>,
-    layers: Vec<(For, Glob, Arc<Layer>)>,
+    layers: Vec<(LayerTarget, Glob, Arc<Layer>)>,
     cache: RwLock<HashMap<SubjectKey, Arc<EffectivePolicy>>>,
 }
 
@@ -137,16 +137,16 @@ impl Policy {
         let base = layer("policy", base_config, paths, Some(sandbox), &config.groups, timeout)?;
         let mut layers = Vec::new();
         for (kind, table, entries) in [
-            (For::Agent, "agents", &config.agents),
-            (For::Session, "sessions", &config.sessions),
-            (For::Door, "doors", &config.doors),
+            (LayerTarget::Agent, "agents", &config.agents),
+            (LayerTarget::Session, "sessions", &config.sessions),
+            (LayerTarget::Door, "doors", &config.doors),
         ] {
             for (name, entry) in entries {
                 let key = format!("policy.{table}.{name}");
                 if name.trim().is_empty() {
                     return Err(PolicyError::new(key, "a layer needs a name"));
                 }
-                if kind == For::Door && !DOORS.contains(&name.as_str()) {
+                if kind == LayerTarget::Door && !DOORS.contains(&name.as_str()) {
                     return Err(PolicyError::new(
                         key,
                         format!("there is no such door; use one of {}", DOORS.join(", ")),
@@ -169,7 +169,7 @@ impl Policy {
             ..config.clone()
         };
         Ok(Self {
-            global: Arc::new(Global { config, exempt_tools, exempt_paths, secrets }),
+            global: Arc::new(GlobalRules { config, exempt_tools, exempt_paths, secrets }),
             base: Arc::new(base),
             layers,
             cache: RwLock::new(HashMap::new()),
@@ -189,11 +189,11 @@ impl Policy {
         second_door: Option<&str>,
         owns: bool,
     ) -> Arc<EffectivePolicy> {
-        let matching = |(index, (kind, glob, _)): (usize, &(For, Glob, Arc<Layer>))| {
+        let matching = |(index, (kind, glob, _)): (usize, &(LayerTarget, Glob, Arc<Layer>))| {
             let matches = match kind {
-                For::Agent => glob.matches(subject.agent),
-                For::Session => subject.session.is_some_and(|session| glob.matches(session)),
-                For::Door => glob.matches(subject.door) || second_door.is_some_and(|door| glob.matches(door)),
+                LayerTarget::Agent => glob.matches(subject.agent),
+                LayerTarget::Session => subject.session.is_some_and(|session| glob.matches(session)),
+                LayerTarget::Door => glob.matches(subject.door) || second_door.is_some_and(|door| glob.matches(door)),
             };
             matches.then_some(index)
         };
@@ -355,12 +355,12 @@ fn check_narrows(key: &str, layer: &LayerConfig, config: &PolicyConfig) -> Resul
 }
 
 /// The strictest mode of all layers.
-pub(super) fn strictest_mode(global: &Global, layers: &[Arc<Layer>]) -> ApprovalMode {
+pub(super) fn strictest_mode(global: &GlobalRules, layers: &[Arc<Layer>]) -> ApprovalMode {
     layers.iter().filter_map(|layer| layer.config.approval_mode).fold(global.config.approval.mode, Ord::max)
 }
 
 /// The strictest risk rules of all layers.
-pub(super) fn strictest_risk(global: &Global, layers: &[Arc<Layer>]) -> RiskRules {
+pub(super) fn strictest_risk(global: &GlobalRules, layers: &[Arc<Layer>]) -> RiskRules {
     let tighter = |verdict: Verdict, wanted: Option<Verdict>| wanted.map_or(verdict, |wanted| wanted.max(verdict));
     layers.iter().filter_map(|layer| layer.config.risk).fold(global.config.risk, |rules, more| RiskRules {
         read_only: tighter(rules.read_only, more.read_only),

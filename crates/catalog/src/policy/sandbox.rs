@@ -47,7 +47,7 @@ impl PathRules {
         })
     }
 
-    /// Refuses a path outside the roots or inside what is never touched.
+    /// Refuses a path that is outside the allowed roots or matches a deny rule.
     pub(super) fn check(&self, path: &str) -> Result<(), PathDenial> {
         if !self.enabled {
             return Ok(());
@@ -100,7 +100,7 @@ impl PathFilter {
         self.0.check(path).is_ok()
     }
 
-    /// Whether a folder leads to somewhere that may be touched.
+    /// Whether a folder contains an allowed path.
     pub fn leads_to_allowed(&self, folder: &str) -> bool {
         let folder = normal(folder);
         !self.0.enabled || self.allows(&folder) || self.0.roots.iter().any(|root| is_below(root, &folder))

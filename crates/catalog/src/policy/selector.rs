@@ -77,7 +77,7 @@ impl Selectors {
         if self.0.is_empty() {
             return None;
         }
-        let spellings = Spellings::of(tool);
+        let spellings = MatchTexts::of(tool);
         self.0.iter().find(|(_, selector)| selector.matches(tool, &spellings)).map(|(word, _)| word.as_str())
     }
 }
@@ -144,13 +144,13 @@ fn known_groups() -> String {
 }
 
 /// The texts a pattern is tried on.
-struct Spellings {
+struct MatchTexts {
     name: String,
     safe: String,
     with_server: Option<String>,
 }
 
-impl Spellings {
+impl MatchTexts {
     fn of(tool: &ToolEntry) -> Self {
         let name = tool.name().to_string();
         let with_server = (tool.source().kind == SourceKind::Mcp).then(|| format!("{}__{name}", tool.source().name));
@@ -159,7 +159,7 @@ impl Spellings {
 }
 
 impl Selector {
-    fn matches(&self, tool: &ToolEntry, spellings: &Spellings) -> bool {
+    fn matches(&self, tool: &ToolEntry, spellings: &MatchTexts) -> bool {
         let kind = tool.source().kind;
         match self {
             Self::Pattern(glob) => {

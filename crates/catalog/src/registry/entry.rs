@@ -113,7 +113,7 @@ pub enum RegistryError {
         /// What is wrong with it.
         problem: String,
     },
-    /// A tool with this id is there already.
+    /// A tool with this id is already registered.
     #[error("tool {id} is registered already")]
     Duplicate {
         /// The id of the tool.
@@ -132,7 +132,7 @@ pub struct ToolEntry {
     source: ToolSource,
     optional: bool,
     checks_itself: bool,
-    answers_misfits: bool,
+    reports_invalid_arguments_itself: bool,
     host_arguments: &'static [HostArgument],
     host_paths_granted: bool,
     session: Option<Box<str>>,
@@ -198,7 +198,7 @@ impl ToolEntry {
             source,
             optional: false,
             checks_itself: false,
-            answers_misfits: false,
+            reports_invalid_arguments_itself: false,
             host_arguments: &[],
             host_paths_granted: false,
             session: None,
@@ -241,14 +241,14 @@ impl ToolEntry {
     /// Marks the tool as one that answers arguments which do not fit its schema itself, in the shape of all its answers. The
     /// schema stays what plans are checked by before they run.
     #[must_use]
-    pub fn with_own_answer_to_misfits(mut self) -> Self {
-        self.answers_misfits = true;
+    pub fn reporting_invalid_arguments_itself(mut self) -> Self {
+        self.reports_invalid_arguments_itself = true;
         self
     }
 
     /// Whether the tool is called with arguments that do not fit its schema, to answer that itself.
-    pub fn answers_misfits(&self) -> bool {
-        self.answers_misfits
+    pub fn reports_invalid_arguments_itself(&self) -> bool {
+        self.reports_invalid_arguments_itself
     }
 
     /// Names the arguments that are paths of the host. Agents are refused when they name one, unless `granted` says that
@@ -360,7 +360,7 @@ impl ToolEntry {
         found.into_iter().map(|(pointer, _)| pointer).collect()
     }
 
-    /// Whether the input schema has vault paths at all.
+    /// Whether the input schema has vault paths.
     pub fn has_path_arguments(&self) -> bool {
         self.paths.is_some()
     }

@@ -26,7 +26,7 @@ impl Registry {
         Self::default()
     }
 
-    /// Takes a tool in. An id that is there already is refused: the first one stays.
+    /// Adds a tool. An id that is already registered is refused: the first tool stays.
     pub fn add(&mut self, entry: ToolEntry) -> Result<(), RegistryError> {
         match position_of(&self.entries, entry.id()) {
             Ok(_) => Err(RegistryError::Duplicate { id: entry.id().to_owned() }),

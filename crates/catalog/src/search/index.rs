@@ -334,7 +334,7 @@ fn text_for_model(entry: &ToolEntry) -> String {
     }
     text.push_str(". ");
     text.extend(definition.description.chars().take(MAX_MEANT_CHARS));
-    // Of a stranger's schema nothing is read, as with words.
+    // The schema of an untrusted source is not read, as with words.
     if entry.source().is_trusted()
         && let Some(Value::Object(properties)) = definition.input_schema.parse().get("properties")
     {

@@ -141,7 +141,7 @@ impl std::fmt::Debug for EffectiveCatalog {
 
 /// What decides an effective catalog.
 #[derive(PartialEq, Eq)]
-struct Key {
+struct CacheKey {
     version: String,
     policy: String,
     scopes: Vec<String>,
@@ -150,13 +150,13 @@ struct Key {
 
 /// Builds effective catalogs and caches them for callers with the same rights.
 #[derive(Default)]
-pub struct Effectives {
+pub struct EffectiveCatalogCache {
     model: Option<Arc<dyn MeaningModel>>,
-    kept: Mutex<VecDeque<(Key, Arc<EffectiveCatalog>)>>,
+    kept: Mutex<VecDeque<(CacheKey, Arc<EffectiveCatalog>)>>,
     indexes: Mutex<VecDeque<Arc<SharedIndex>>>,
 }
 
-impl Effectives {
+impl EffectiveCatalogCache {
     /// With a model of meaning, or by words alone.
     pub fn new(model: Option<Arc<dyn MeaningModel>>) -> Self {
         Self { model, ..Self::default() }
@@ -167,7 +167,7 @@ impl Effectives {
         let mut scopes = scopes.to_vec();
         scopes.sort_unstable();
         scopes.dedup();
-        let key = Key {
+        let key = CacheKey {
             version: snapshot.version().to_owned(),
             policy: policy.hash().to_owned(),
             scopes,
@@ -231,7 +231,7 @@ impl Effectives {
         if let Some(known) = indexes.iter().find(|index| index.snapshot.version() == snapshot.version()) {
             return known.clone();
         }
-        // Of earlier versions, those that somebody still searches.
+        // Indexes of earlier versions that a search still uses.
         indexes.retain(|index| Arc::strong_count(index) > 1);
         let index =
             Arc::new(SharedIndex { snapshot: snapshot.clone(), model: self.model.clone(), index: OnceLock::new() });

@@ -16,7 +16,7 @@
 mod directory;
 mod effective;
 
-pub use effective::{EffectiveCatalog, Effectives, Sources};
+pub use effective::{EffectiveCatalog, EffectiveCatalogCache, Sources};
 
 use crate::{
     policy::Selectors,
@@ -231,7 +231,7 @@ impl Surface {
     fn add_directory(&mut self, turn: &Turn<'_>) {
         let catalog = self.catalog.clone();
         let mut there: HashSet<Arc<str>> = self.tools.iter().map(|tool| tool.entry.shared_id().clone()).collect();
-        let mut room = TurnRoom { tools: MAX_TURN_TOOLS, bytes: MAX_TURN_BYTES };
+        let mut room = TurnBudget { tools: MAX_TURN_TOOLS, bytes: MAX_TURN_BYTES };
         for name in turn.required {
             match catalog.named(name) {
                 Some(entry) if there.contains(entry.id()) => {}
@@ -283,12 +283,12 @@ impl Surface {
 }
 
 /// The room that is left for the tools of a turn.
-struct TurnRoom {
+struct TurnBudget {
     tools: usize,
     bytes: usize,
 }
 
-impl TurnRoom {
+impl TurnBudget {
     fn take(&mut self, tool: &ShownTool, tools: &mut Vec<ShownTool>) -> bool {
         let bytes = tool.json_bytes();
         if self.tools == 0 || bytes > self.bytes {

@@ -13,7 +13,7 @@ fn entry(name: &str, description: &str, source: ToolSource) -> ToolEntry {
 
 /// These tools and the control tools, for a caller under a policy.
 fn catalog_for(
-    effectives: &Effectives,
+    effectives: &EffectiveCatalogCache,
     entries: Vec<ToolEntry>,
     scopes: &[String],
     policy: Value,
@@ -27,7 +27,7 @@ fn catalog_for(
     effectives.of(&registry.snapshot(), &policy.effective(&subject), scopes)
 }
 
-fn catalog(effectives: &Effectives, entries: Vec<ToolEntry>, scopes: &[String]) -> Arc<EffectiveCatalog> {
+fn catalog(effectives: &EffectiveCatalogCache, entries: Vec<ToolEntry>, scopes: &[String]) -> Arc<EffectiveCatalog> {
     catalog_for(effectives, entries, scopes, json!({}))
 }
 
@@ -53,7 +53,7 @@ fn directory_of(catalog: &Arc<EffectiveCatalog>, context_tokens: Option<usize>) 
 
 #[test]
 fn catalogs_are_kept_for_callers_alike() {
-    let effectives = Effectives::new(None);
+    let effectives = EffectiveCatalogCache::new(None);
     let first = catalog(&effectives, many(5), &[]);
     assert!(Arc::ptr_eq(&first, &catalog(&effectives, many(5), &[])), "the same tools, policy and scopes");
     let other = catalog(&effectives, many(5), &["operator.read".to_owned()]);
@@ -64,7 +64,7 @@ fn catalogs_are_kept_for_callers_alike() {
 
 #[test]
 fn an_earlier_version_goes_with_its_last_reader() {
-    let effectives = Effectives::new(None);
+    let effectives = EffectiveCatalogCache::new(None);
     let first = catalog(&effectives, many(5), &[]);
     first.warm();
     let earlier = Arc::downgrade(first.snapshot());
@@ -79,7 +79,7 @@ fn an_earlier_version_goes_with_its_last_reader() {
 #[toolyard_shows::shows("001-5-07")]
 #[test]
 fn descriptions_shrink_before_names_are_left_out() {
-    let effectives = Effectives::new(None);
+    let effectives = EffectiveCatalogCache::new(None);
     let lines = |text: &str| text.lines().filter(|line| line.starts_with("- ")).count();
     let long = directory_of(&catalog(&effectives, many(50), &[]), None);
     assert!(lines(&long) == 50 && long.contains("...") && !long.contains("omitted"));
@@ -100,7 +100,7 @@ fn every_source_is_behind_the_search_but_for_what_the_configuration_names() {
     entries.push(entry("vault.read", "Reads.", ToolSource::core()));
     entries.push(entry("mine", "Of the client.", ToolSource::client()));
     entries.push(entry("server__there", "A stranger's words.", ToolSource::mcp("server")));
-    let catalog = catalog(&Effectives::new(None), entries, &[]);
+    let catalog = catalog(&EffectiveCatalogCache::new(None), entries, &[]);
     let shown = |mode, always: &[&str]| {
         let surface = Surface::of(&catalog, &settings(mode, always), &Turn::default());
         names(&surface).into_iter().map(str::to_owned).collect::<Vec<_>>()
@@ -121,7 +121,7 @@ fn every_source_is_behind_the_search_but_for_what_the_configuration_names() {
 fn the_tools_of_a_turn_are_bounded_in_number_and_bytes() {
     let mut entries = many(20);
     entries.push(entry("huge", &"x".repeat(9_000), ToolSource::plugin("p")));
-    let catalog = catalog(&Effectives::new(None), entries, &[]);
+    let catalog = catalog(&EffectiveCatalogCache::new(None), entries, &[]);
     let of = |required: &[&str], prompt: Option<&str>| {
         let required: Vec<String> = required.iter().map(|name| (*name).to_owned()).collect();
         Surface::of(
@@ -141,7 +141,7 @@ fn the_tools_of_a_turn_are_bounded_in_number_and_bytes() {
 
 #[test]
 fn where_the_policy_denies_the_control_tools_the_catalog_is_not_hidden() {
-    let effectives = Effectives::new(None);
+    let effectives = EffectiveCatalogCache::new(None);
     let mode = |wanted, deny: &[&str]| {
         let catalog = catalog_for(&effectives, many(3), &[], json!({"deny": deny}));
         Surface::of(&catalog, &settings(wanted, &[]), &Turn::default()).mode
@@ -156,7 +156,7 @@ fn where_the_policy_denies_the_control_tools_the_catalog_is_not_hidden() {
 fn bytes_are_those_of_the_json_that_is_sent() {
     let mut entries = many(3);
     entries.push(entry("quotes", "Says \"ü\"\n and \\ more.", ToolSource::plugin("p")));
-    let catalog = catalog(&Effectives::new(None), entries, &[]);
+    let catalog = catalog(&EffectiveCatalogCache::new(None), entries, &[]);
     let direct = Surface::direct(&catalog);
     assert_eq!(direct.bytes(), serde_json::to_string(&direct.tools).unwrap().len());
     let compact = Surface::of(&catalog, &settings(Mode::Directory, &[]), &Turn::default());
@@ -172,7 +172,7 @@ fn a_clients_names_are_told_from_all_others_in_the_spelling_of_models() {
         entry("server__there", "There.", ToolSource::mcp("server")),
         entry("earlier", "Offered before.", ToolSource::client()),
     ];
-    let catalog = catalog(&Effectives::new(None), tools, &[]);
+    let catalog = catalog(&EffectiveCatalogCache::new(None), tools, &[]);
     let taken = |offered: &[&str]| {
         let names: Vec<ToolName> = offered.iter().map(|name| ToolName::parse(name).unwrap()).collect();
         taken_names(catalog.snapshot(), &names, |entry| entry.name().as_str() == "earlier")

@@ -59,7 +59,7 @@ pub struct Hit {
     /// The value by which results are ordered.
     pub rank: f32,
     /// The components of the rank.
-    pub parts: index::Parts,
+    pub parts: index::RankParts,
     /// A short description.
     pub told: String,
     /// Labels.
@@ -128,6 +128,11 @@ impl Library {
     }
     fn write(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets everything. The next search reads the files again.
+    pub(crate) fn reset(&self) {
+        *self.write() = State::default();
     }
 
     /// Indexes a new or changed file.

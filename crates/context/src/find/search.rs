@@ -114,7 +114,7 @@ impl Recall {
 /// Whom an entry belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum KeptFor {
+pub enum EntryOwner {
     /// The acting peer.
     ActorPeer,
     /// The user.
@@ -124,7 +124,7 @@ pub enum KeptFor {
     OtherPeer,
 }
 
-impl KeptFor {
+impl EntryOwner {
     fn of(uri: &str, who: &Identity) -> Self {
         match (uri.split_once("/peers/").and_then(|(_, rest)| rest.split('/').next()), &who.peer) {
             (None, _) => Self::User,
@@ -146,7 +146,7 @@ pub struct Entry {
     /// The text.
     pub text: String,
     /// Whom it belongs to.
-    pub kept_for: KeptFor,
+    pub kept_for: EntryOwner,
 }
 
 /// The result of a recall.
@@ -226,7 +226,7 @@ pub fn recall(account: &Account, who: &Identity, asked: &Recall) -> Result<Recal
             category,
             score: hit.rounded_score(),
             text,
-            kept_for: KeptFor::of(&hit.uri, who),
+            kept_for: EntryOwner::of(&hit.uri, who),
         });
     }
     Ok(recalled)

@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use toolyard_recall::{
-    extract::{self, Change, Known, Memory, Options},
+    extract::{self, Change, Memory, Options, StoredMemory},
     index::{self, Category, LEAF},
 };
 
@@ -212,7 +212,7 @@ pub(crate) fn commit(account: &Account, who: &Identity, id: &str, retain: Retain
     let folder = account.path(&place(who, id));
     let (archived, kept) = session.messages.split_at(count);
     let staged = account.staging()?;
-    std::fs::write(staged.join("messages.jsonl"), jsonl::lines(archived)?)?;
+    toolyard_faults::write(&staged.join("messages.jsonl"), jsonl::lines(archived)?)?;
     let meta = ArchiveMeta {
         session_id: id,
         archive_id: &archive,
@@ -223,14 +223,14 @@ pub(crate) fn commit(account: &Account, who: &Identity, id: &str, retain: Retain
         last_message_id: archived.last().map(|message| message.id.as_str()),
         tokens: archived.iter().map(Message::tokens).sum(),
     };
-    std::fs::write(staged.join(".meta.json"), serde_json::to_vec(&meta)?)?;
+    toolyard_faults::write(&staged.join(".meta.json"), serde_json::to_vec(&meta)?)?;
     for name in ["messages.jsonl", ".meta.json"] {
-        std::fs::File::open(staged.join(name))?.sync_data()?;
+        toolyard_faults::sync_data(&std::fs::File::open(staged.join(name))?)?;
     }
     disk::sync_folder(&staged)?;
     let history = folder.join("history");
     disk::make_folders(&history)?;
-    std::fs::rename(&staged, history.join(&archive))?;
+    disk::rename(&staged, &history.join(&archive))?;
     disk::sync_folder(&history)?;
     disk::write(&folder.join("messages.jsonl"), jsonl::lines(kept)?.as_bytes(), Keep::Durable)?;
     let kept = kept.to_vec();
@@ -282,7 +282,7 @@ pub(crate) fn finish(account: &Account, pending: &Pending, writer: &Writer) -> E
     };
     if done.is_ok() {
         let path = marker(account, pending);
-        let removed = std::fs::remove_file(&path).and_then(|()| path.parent().map_or(Ok(()), disk::sync_folder));
+        let removed = disk::remove_file(&path).and_then(|()| path.parent().map_or(Ok(()), disk::sync_folder));
         if let Err(error) = removed {
             tracing::warn!(%error, "a finished archive is still marked as unfinished");
         }
@@ -456,7 +456,7 @@ fn remember(
     source: &Place,
     kept: &[MemoryChange],
 ) -> Result<Vec<MemoryChange>> {
-    let (mut known, mut stated): (Vec<Known>, HashSet<String>) = Default::default();
+    let (mut known, mut stated): (Vec<StoredMemory>, HashSet<String>) = Default::default();
     for memory in &found {
         for like in alike(account, who, root, &memory.text)? {
             let id = like.place.to_string();
@@ -468,7 +468,7 @@ fn remember(
             }
             let category = like.place.category().and_then(Category::of_name);
             let memory = like.fields.memory.or_else(|| category.map(|category| Memory::plain(category, like.text)));
-            known.extend(memory.map(|memory| Known { id, memory }));
+            known.extend(memory.map(|memory| StoredMemory { id, memory }));
         }
     }
     let now = Timestamp::now().to_string();

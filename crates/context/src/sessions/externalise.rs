@@ -2,7 +2,7 @@
 
 use crate::{
     error::{ApiError, Result},
-    sessions::message::{KeptOutput, Message, Part, Reason},
+    sessions::message::{Message, Part, Reason, StoredOutput},
     store::{
         account::Account,
         digest::collapse,
@@ -126,7 +126,7 @@ pub(crate) fn outputs(account: &Account, who: &Identity, session: &str, message:
         disk::write(&path.join("metadata.json"), &serde_json::to_vec(&metadata)?, Keep::Durable)?;
         tool.tool_output = stub(&metadata, reason);
         tool.reason = Some(reason);
-        tool.kept = Some(KeptOutput {
+        tool.kept = Some(StoredOutput {
             reference: reference(session, &metadata.tool_result_id),
             truncated: true,
             original_chars: metadata.original_chars,

@@ -106,7 +106,7 @@ pub struct ToolPart {
     pub reason: Option<Reason>,
     /// Where the full output is stored.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub kept: Option<KeptOutput>,
+    pub kept: Option<StoredOutput>,
 }
 
 /// Why an output is stored separately from its message.
@@ -134,7 +134,7 @@ impl Reason {
 
 /// Where the full text of a long output is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct KeptOutput {
+pub struct StoredOutput {
     /// The reference that the reading tools take.
     #[serde(rename = "tool_output_ref")]
     pub reference: String,

@@ -32,7 +32,7 @@ const MAX_ID_BYTES: usize = 200;
 /// Maximum size of a message as JSON, before large outputs are moved to files.
 pub const MAX_MESSAGE_BYTES: usize = 32 << 20;
 /// Maximum number of sessions in memory; beyond it, unused sessions are evicted.
-const MAX_HELD: usize = 1024;
+const MAX_HELD: usize = 256;
 
 /// Sessions by user and id.
 type Held = HashMap<(String, String), Arc<Mutex<Session>>>;
@@ -193,6 +193,14 @@ impl Sessions {
         let session = Arc::new(Mutex::new(Session::load(account, who, id)?));
         held.insert(key, session.clone());
         Ok(session)
+    }
+
+    /// Removes from memory the sessions below a place that another node changed.
+    pub(crate) fn forget(&self, names: &[String]) {
+        let (user, id) = (names.get(1), names.get(3));
+        lock(&self.held).retain(|(held_user, held_id), _| {
+            user.is_some_and(|user| user != held_user) || id.is_some_and(|id| id != held_id)
+        });
     }
 
     /// Removes a deleted session from memory.

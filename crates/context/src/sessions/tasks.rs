@@ -12,7 +12,7 @@ use std::{
 };
 
 /// Maximum number of tasks kept; the oldest are dropped first.
-const MAX_TASKS: usize = 10_000;
+const MAX_TASKS: usize = 1_000;
 
 /// The result of a task.
 #[derive(Debug, Clone, Default)]

@@ -67,14 +67,7 @@ impl Account {
             // The leftovers of a killed process were never acknowledged, or were already deleted.
             disk::discard(&folder.join(own));
         }
-        for own in ["_staging", "_trash", "_uploads", "_system", "_system/pending"] {
-            disk::make_folders(&folder.join(own))?;
-        }
-        for scope in SCOPES {
-            disk::make_folders(&folder.join(scope))?;
-        }
-        disk::make_folders(&folder.join("agent/skills"))?;
-        Ok(Self {
+        let account = Self {
             name: name.to_owned(),
             folder,
             tree: RwLock::default(),
@@ -85,7 +78,27 @@ impl Account {
             known_users: Mutex::default(),
             changes: (0..STRIPES).map(|_| AtomicU64::new(0)).collect(),
             upload_names: Mutex::default(),
-        })
+        };
+        account.make_own_folders()?;
+        Ok(account)
+    }
+
+    /// Creates the folders that every account has.
+    pub(crate) fn make_own_folders(&self) -> Result<()> {
+        for own in ["_staging", "_trash", "_uploads", "_system", "_system/pending"] {
+            disk::make_folders(&self.folder.join(own))?;
+        }
+        for scope in SCOPES {
+            disk::make_folders(&self.folder.join(scope))?;
+        }
+        Ok(disk::make_folders(&self.folder.join("agent/skills"))?)
+    }
+
+    /// Forgets what is in memory, after all files were replaced.
+    pub(crate) fn forget_everything(&self) {
+        self.library.reset();
+        self.sessions.forget(&[]);
+        lock(&self.known_users).clear();
     }
 
     /// Creates a user's folders on first use.

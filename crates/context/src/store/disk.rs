@@ -1,13 +1,15 @@
 //! Durable file operations. Small changes are synced one by one. Many files are staged outside the tree, synced
 //! together and moved in with one rename.
 
+use crate::store::touched::touch;
 use rustix::fs::{Mode, OFlags, RenameFlags};
 use std::{
     fs::{self, File},
-    io::{self, Read, Write},
+    io::{self, Read},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
 };
+use toolyard_faults::Operation;
 
 /// Up to this many files are synced one by one; syncing the whole file system would also wait for the writes of other
 /// programs.
@@ -17,7 +19,7 @@ pub(crate) const STAGED: &str = ".ty-staged-";
 
 /// Makes the entries of a folder durable.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
+    toolyard_faults::sync_all(&File::open(path)?)
 }
 
 /// Creates a folder and its missing parents durably.
@@ -49,16 +51,17 @@ pub(crate) fn write(path: &Path, bytes: &[u8], keep: Keep) -> io::Result<()> {
     let staged = folder.join(format!("{STAGED}{}", uuid::Uuid::new_v4().simple()));
     let written = (|| {
         let mut file = File::create_new(&staged)?;
-        file.write_all(bytes)?;
+        toolyard_faults::write_all(&mut file, bytes)?;
         if keep == Keep::Durable {
-            file.sync_data()?;
+            toolyard_faults::sync_data(&file)?;
         }
-        fs::rename(&staged, path)
+        toolyard_faults::rename(&staged, path)
     })();
     if let Err(error) = written {
         discard(&staged);
         return Err(error);
     }
+    touch(path);
     if keep == Keep::Durable { sync_folder(folder) } else { Ok(()) }
 }
 
@@ -68,9 +71,10 @@ pub(crate) fn create(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     let staged = folder.join(format!("{STAGED}{}", uuid::Uuid::new_v4().simple()));
     let written = (|| {
         let mut file = File::create_new(&staged)?;
-        file.write_all(bytes)?;
-        file.sync_data()?;
+        toolyard_faults::write_all(&mut file, bytes)?;
+        toolyard_faults::sync_data(&file)?;
         let flags = RenameFlags::NOREPLACE;
+        toolyard_faults::check(Operation::Rename, path)?;
         match rustix::fs::renameat_with(rustix::fs::CWD, &staged, rustix::fs::CWD, path, flags) {
             Ok(()) => Ok(true),
             Err(rustix::io::Errno::EXIST) => {
@@ -80,6 +84,7 @@ pub(crate) fn create(path: &Path, bytes: &[u8]) -> io::Result<bool> {
             Err(error) => Err(error.into()),
         }
     })();
+    touch(path);
     match written {
         Ok(true) => sync_folder(folder).map(|()| true),
         Ok(false) => Ok(false),
@@ -96,10 +101,11 @@ pub(crate) fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let is_new = !path.exists();
     let mut file = fs::OpenOptions::new().create(true).append(true).read(true).open(path)?;
     if !is_new && !ends_with_newline(&mut file)? {
-        file.write_all(b"\n")?;
+        toolyard_faults::write_all(&mut file, b"\n")?;
     }
-    file.write_all(bytes)?;
-    file.sync_data()?;
+    touch(path);
+    toolyard_faults::write_all(&mut file, bytes)?;
+    toolyard_faults::sync_data(&file)?;
     match (is_new, path.parent()) {
         (true, Some(folder)) => sync_folder(folder),
         _ => Ok(()),
@@ -142,11 +148,25 @@ pub(crate) fn read_if_there(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
+/// Renames a file or folder.
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    touch(from);
+    touch(to);
+    toolyard_faults::rename(from, to)
+}
+
+/// Removes one file.
+pub(crate) fn remove_file(path: &Path) -> io::Result<()> {
+    touch(path);
+    fs::remove_file(path)
+}
+
 /// Removes a file or folder atomically and durably; its content is deleted afterwards.
 pub(crate) fn remove(path: &Path, trash: &Path) -> io::Result<()> {
     make_folders(trash)?;
     let gone = trash.join(uuid::Uuid::new_v4().simple().to_string());
-    fs::rename(path, &gone)?;
+    toolyard_faults::rename(path, &gone)?;
+    touch(path);
     if let Some(folder) = path.parent() {
         sync_folder(folder)?;
     }
@@ -156,6 +176,7 @@ pub(crate) fn remove(path: &Path, trash: &Path) -> io::Result<()> {
 
 /// Deletes files that nothing refers to any more.
 pub(crate) fn discard(path: &Path) {
+    touch(path);
     let removed = match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),
@@ -169,14 +190,16 @@ pub(crate) fn discard(path: &Path) {
 /// Makes a staged folder durable: file by file, or with one sync of the file system when there are many.
 pub(crate) fn sync_staged(staged: &Path, files: usize) -> io::Result<()> {
     if files > SYNCED_ONE_BY_ONE {
-        return Ok(rustix::fs::syncfs(File::open(staged)?)?);
+        let folder = File::open(staged)?;
+        toolyard_faults::check_file(Operation::Sync, &folder)?;
+        return Ok(rustix::fs::syncfs(folder)?);
     }
     for entry in fs::read_dir(staged)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             sync_staged(&entry.path(), 0)?;
         } else {
-            File::open(entry.path())?.sync_data()?;
+            toolyard_faults::sync_data(&File::open(entry.path())?)?;
         }
     }
     sync_folder(staged)
@@ -187,7 +210,9 @@ pub(crate) fn sync_staged(staged: &Path, files: usize) -> io::Result<()> {
 pub(crate) fn install(staged: &Path, target: &Path) -> io::Result<Option<PathBuf>> {
     let folder = target.parent().unwrap_or(Path::new("."));
     make_folders(folder)?;
+    touch(target);
     let at = rustix::fs::CWD;
+    toolyard_faults::check(Operation::Rename, target)?;
     match rustix::fs::renameat_with(at, staged, at, target, RenameFlags::NOREPLACE) {
         Ok(()) => {
             sync_folder(folder)?;
@@ -255,6 +280,7 @@ pub(crate) fn list(path: &Path) -> io::Result<Vec<Found>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     #[test]
     fn a_line_that_was_cut_short_spoils_no_other() {

@@ -9,6 +9,7 @@ use crate::{
         layers::{self, ABSTRACT, Layers, OVERVIEW},
         memory::{self, Fields},
         origin::Origin,
+        touched::touch,
         uri::{Identity, Kind, Place},
     },
 };
@@ -334,6 +335,7 @@ pub fn mkdir(account: &Account, place: &Place, about: Option<&str>) -> Result<()
     {
         let _held = account.change(&place.parent().unwrap_or_else(|| place.clone()));
         disk::make_folders(&path)?;
+        touch(&path);
         if let Some(about) = about {
             let note = Origin { description: Some(about.to_owned()), ..Origin::default() };
             note.write(&path, disk::Keep::Durable)?;
@@ -368,7 +370,7 @@ pub fn mv(account: &Account, from: &Place, to: &Place) -> Result<()> {
         disk::make_folders(&account.path(&above))?;
         layers::invalidate(account, from);
         layers::invalidate(account, to);
-        std::fs::rename(&old, &new)?;
+        disk::rename(&old, &new)?;
         for path in [&old, &new] {
             if let Some(folder) = path.parent() {
                 disk::sync_folder(folder)?;
@@ -419,7 +421,9 @@ pub fn cp(account: &Account, from: &Place, to: &Place, recursive: bool) -> Resul
         copy_below(&old, &staged, &mut count).and_then(|()| Ok(disk::sync_staged(&staged, count)?))
     } else {
         count = 1;
-        std::fs::copy(&old, staged.join("file")).and_then(|_| disk::sync_staged(&staged, 1)).map_err(ApiError::from)
+        toolyard_faults::copy(&old, &staged.join("file"))
+            .and_then(|_| disk::sync_staged(&staged, 1))
+            .map_err(ApiError::from)
     };
     let placed = copied.and_then(|()| {
         let _held = account.restructure();
@@ -427,7 +431,7 @@ pub fn cp(account: &Account, from: &Place, to: &Place, recursive: bool) -> Resul
             return Err(ApiError::exists(&to.to_string()));
         }
         layers::invalidate(account, to);
-        std::fs::rename(if found.is_folder { staged.clone() } else { staged.join("file") }, &new)?;
+        disk::rename(&if found.is_folder { staged.clone() } else { staged.join("file") }, &new)?;
         Ok(new.parent().map_or(Ok(()), disk::sync_folder)?)
     });
     disk::discard(&staged);
@@ -444,7 +448,7 @@ fn copy_below(from: &std::path::Path, to: &std::path::Path, count: &mut usize) -
         } else if !matches!(found.name.as_str(), ABSTRACT | OVERVIEW) {
             // Descriptions contain the name of their folder, so they are not copied; those of the copy are built on
             // demand.
-            std::fs::copy(&source, &target)?;
+            toolyard_faults::copy(&source, &target)?;
             *count += usize::from(!found.is_hidden());
         }
     }

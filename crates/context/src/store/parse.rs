@@ -24,7 +24,7 @@ pub(crate) enum Source {
 }
 
 /// Which parts of the source are imported, and from which private hosts.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct ImportSelection<'a> {
     pub(crate) include: &'a [String],
     pub(crate) exclude: &'a [String],
     pub(crate) ignore: &'a [String],
@@ -56,7 +56,7 @@ fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
 }
 
 /// Converts a source.
-pub(crate) fn parse(source: &Source, wanted: &Wanted<'_>, cancel: &CancellationToken) -> Result<Parsed> {
+pub(crate) fn parse(source: &Source, wanted: &ImportSelection<'_>, cancel: &CancellationToken) -> Result<Parsed> {
     let mut options = Options {
         include: wanted.include.to_vec(),
         exclude: wanted.exclude.to_vec(),
@@ -133,7 +133,7 @@ pub(crate) fn unzip(archive: &Path, into: &Path) -> Result<()> {
         if let Some(folder) = target.parent() {
             std::fs::create_dir_all(folder)?;
         }
-        std::fs::write(target, bytes)?;
+        toolyard_faults::write(&target, bytes)?;
     }
     Ok(())
 }

@@ -298,7 +298,7 @@ impl ContextStore {
         }
         let started = Instant::now();
         let named = named(account, new)?;
-        let wanted = parse::Wanted {
+        let wanted = parse::ImportSelection {
             include: &new.include,
             exclude: &new.exclude,
             ignore: &new.ignore_dirs,
@@ -375,7 +375,7 @@ impl ContextStore {
                 if let Some(folder) = file.parent() {
                     std::fs::create_dir_all(folder)?;
                 }
-                std::fs::write(file, text)?;
+                toolyard_faults::write(&file, text)?;
             }
             Ok(disk::sync_staged(&staged, parsed.files.len())?)
         })();

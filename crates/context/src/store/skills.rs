@@ -329,7 +329,7 @@ fn copy_below(from: &Folder, to: &Path, count: &mut usize) -> Result<()> {
                     io::ErrorKind::FileTooLarge => too_large(),
                     _ => error.into(),
                 })?;
-                std::fs::write(target, bytes)?;
+                toolyard_faults::write(&target, bytes)?;
                 *count += 1;
             }
             Kind::Link | Kind::Other => {}

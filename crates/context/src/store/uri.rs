@@ -216,6 +216,11 @@ impl Place {
         Self { names }
     }
 
+    /// The place with these names, which are names of files.
+    pub(crate) fn of_names(names: Vec<String>) -> Self {
+        Self { names }
+    }
+
     /// The parent.
     pub fn parent(&self) -> Option<Self> {
         let (_, rest) = self.names.split_last()?;

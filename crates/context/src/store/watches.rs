@@ -168,19 +168,29 @@ impl ContextStore {
     /// Imports every watched source that is due. The server calls this periodically.
     pub fn run_watches(self: &Arc<Self>) {
         for account in self.open_accounts() {
-            let watches = Importer::load(&account).unwrap_or_else(|error| {
-                tracing::warn!(account = account.name, error = error.message, "the watched sources cannot be read");
-                Vec::new()
+            let looked = self.request(&account.name, || {
+                self.run_watches_of(&account);
+                Ok::<_, ApiError>(())
             });
-            for watch in watches {
-                let last = watch.last_run.parse::<Timestamp>().unwrap_or_default();
-                let due = (Timestamp::now().as_second() - last.as_second()) as f64 >= watch.interval_minutes * 60.0;
-                if due
-                    && watch.is_active
-                    && let Err(error) = self.look_again(&account, &watch)
-                {
-                    tracing::warn!(uri = %watch.to_uri, error = %error.message, "a watched resource could not be imported again");
-                }
+            if let Err(error) = looked {
+                tracing::warn!(account = account.name, error = error.message, "watched sources cannot be looked at");
+            }
+        }
+    }
+
+    fn run_watches_of(self: &Arc<Self>, account: &Account) {
+        let watches = Importer::load(account).unwrap_or_else(|error| {
+            tracing::warn!(account = account.name, error = error.message, "the watched sources cannot be read");
+            Vec::new()
+        });
+        for watch in watches {
+            let last = watch.last_run.parse::<Timestamp>().unwrap_or_default();
+            let due = (Timestamp::now().as_second() - last.as_second()) as f64 >= watch.interval_minutes * 60.0;
+            if due
+                && watch.is_active
+                && let Err(error) = self.look_again(account, &watch)
+            {
+                tracing::warn!(uri = %watch.to_uri, error = %error.message, "a watched resource could not be imported again");
             }
         }
     }

@@ -5,10 +5,14 @@
 
 mod client;
 mod facts;
+#[path = "../../../../tests/faults/plan.rs"]
+mod fault_plan;
+mod faults;
 mod http_replay;
 mod model;
 mod place;
 mod roles;
+mod shared;
 mod store;
 mod tools_replay;
 mod watches;

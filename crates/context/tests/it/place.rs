@@ -33,6 +33,15 @@ impl Store {
         Self { dir, context, door }
     }
 
+    /// A node of a cluster whose store is `shared`.
+    pub(crate) fn node(shared: Arc<dyn toolyard_engine::Store>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("context-copy");
+        let context = ContextStore::open_shared(folder, ContextConfig::default(), shared).unwrap();
+        let door = HttpDoor::new(context.clone());
+        Self { dir, context, door }
+    }
+
     /// Reopens the store as after a crash: only the files remain.
     pub(crate) fn reopened(self) -> Self {
         let Self { dir, context, door } = self;

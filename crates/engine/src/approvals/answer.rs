@@ -1,11 +1,11 @@
-//! How a question ends, as the caller that waits for it hears it.
+//! The result of a question, as the waiting caller receives it.
 
 use super::{Approval, ApprovalDecision, Denial, Grant};
 use jiff::Timestamp;
 use std::sync::Arc;
 use toolyard_protocol::ApprovedVia;
 
-/// How a question was settled, as its waiters hear it.
+/// The result of a question, as its waiters receive it.
 #[derive(Clone)]
 pub(super) struct Settled {
     pub(super) approval: Arc<Approval>,

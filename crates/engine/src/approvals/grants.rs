@@ -59,7 +59,7 @@ impl GrantScope {
                 .retryable(false))
         };
         if request.call_id.is_none() {
-            // Whatever was chosen: no tool call waits, so the answer covers this very question and no other.
+            // No tool call waits for this question, so the grant covers this question alone, whatever scope was chosen.
             return Ok(Self::Arguments { args_hash: request.args_hash.clone() });
         }
         match self {
@@ -89,7 +89,7 @@ impl GrantScope {
     }
 }
 
-/// Whether there are paths and all of them lie below a folder. A path that climbs lies nowhere.
+/// Whether there are paths and all of them lie below a folder. A path with `..` is in no folder.
 fn is_below(folder: &str, paths: &[String]) -> bool {
     let is_plain = |path: &str| !path.split(['/', '\\']).any(|segment| matches!(segment, ".." | "."));
     let is_inside = |path: &String| {
@@ -136,7 +136,7 @@ impl Grant {
         self.until.is_some_and(|until| until <= now)
     }
 
-    /// A grant of an earlier version. Its end is kept by the store, which does not say it.
+    /// A grant of an earlier version. The store knows when it ends and does not report it.
     fn old(key: &str, value: &[u8]) -> Option<Self> {
         let (agent, subject) = key.split_once('\n')?;
         let given_by = String::from_utf8_lossy(value).into_owned();
@@ -207,7 +207,7 @@ impl Approvals {
         let now = self.clock.now();
         let page = self.store.list_page(SPACE, &prefix(&request.agent, &request.tool), None, MAX_FOR_TOOL)?;
         let mut grants = page.iter().filter_map(|(_, bytes)| serde_json::from_slice::<Grant>(bytes).ok());
-        // The key's parts may contain its separator: the grant itself says for whom it is.
+        // The parts of the key may contain its separator, so the agent and tool are read from the grant itself.
         let is_covering = |grant: &Grant| {
             let is_theirs = grant.agent == request.agent && grant.tool == request.tool;
             is_theirs && !grant.is_over(now) && grant.scope.covers(request)

@@ -15,10 +15,10 @@ pub enum ClientAnswer {
     NobodyAsked(String),
 }
 
-/// How the approver is named when all there is to it is the client's word.
+/// The approver's name if only the client's report exists.
 pub const CLIENT_USER: &str = "the client's user, as the client says";
 
-/// Why a question was answered with no.
+/// Why a question was denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DenialCause {
     /// A person with the right to approve denied the call.
@@ -31,7 +31,7 @@ pub enum DenialCause {
     Timeout,
     /// Nobody who may approve is connected.
     NoRoute,
-    /// Another question took its place, because what it showed had changed.
+    /// Another question replaced it, because the predicted changes were different.
     Superseded,
 }
 
@@ -63,7 +63,7 @@ impl Denial {
         Self { reason: reason.into(), cause }
     }
 
-    /// The denial that an answered question stands for. Its cause is on record.
+    /// The denial that results from an answered question. Its cause is recorded.
     pub(super) fn by_user(approval: &Approval) -> Self {
         let (cause, reason) = match approval.terminal_reason.as_deref() {
             Some("timeout") => (DenialCause::Timeout, "Approval timed out"),

@@ -36,6 +36,8 @@ pub struct CallRequest {
     pub run_id: Option<RunId>,
     /// What to do when a person must be asked.
     pub asking: Asking,
+    /// The client's own id of the call, by which an answer that was given ahead of it is found.
+    pub client_call: Option<String>,
     /// Stops the call when it fires; made by [`Engine::call_token`].
     pub cancel: Option<CancellationToken>,
 }
@@ -74,6 +76,9 @@ impl Engine {
     /// Calls one tool. Always answers with a result; it is durable when this returns if the call had side effects.
     pub async fn call(&self, caller: Arc<Caller>, request: CallRequest) -> CallAnswer {
         let is_person = caller.is_person;
+        if let Err(failure) = self.check_not_draining() {
+            return self.refuse_direct(caller, &request, failure);
+        }
         let answer = match request.idempotency_key.clone() {
             Some(key) if !request.dry_run => self.call_keyed(caller, request, key).await,
             _ => {
@@ -103,8 +108,11 @@ impl Engine {
         let previews = request.dry_run.then(Default::default);
         let cancel = request.cancel.unwrap_or_else(|| self.call_token());
         let (origin, comeback) = keyed.map_or((run_id, None), |keyed| (keyed.origin, Some(keyed.comeback)));
-        let scope = RunScope { is_one_call: true, origin, comeback, ..self.scope(run_id, caller, cancel, previews) };
+        let client_call = request.client_call;
+        let scope = self.scope(run_id, caller, cancel, previews);
+        let scope = RunScope { is_one_call: true, origin, comeback, client_call, ..scope };
         let _registered = self.register_run(run_id, scope.cancel.clone());
+        self.show_others(&scope);
         let title = request.title.unwrap_or_else(|| request.tool.clone());
         let started_at = self.begin_direct(&scope, &title);
         let call = StepCall {
@@ -133,7 +141,7 @@ impl Engine {
         if let Err(error) = ended
             && settled.result.ok
         {
-            // The result was to be recorded with the end: what is not recorded is not reported as done.
+            // The result was to be recorded with the run's end; an unrecorded result is not reported as success.
             return pipeline::with_store_failure(settled.result, error.into());
         }
         if settled.side_effects
@@ -171,7 +179,7 @@ impl Engine {
         let status = RunStatus::Failed;
         let ended = self.finish_run(&scope, RunKind::Call, &request.tool, started_at, status, Some(failure), message);
         if let Err(error) = ended {
-            // A refusal stays one, recorded or not.
+            // A refusal is returned even if it could not be recorded.
             tracing::error!(%error, run = %scope.run_id, "the run of a refused call could not be recorded");
         }
         CallAnswer { result: settled.result, deduplicated: false }

@@ -5,17 +5,24 @@ use crate::{
     Caller, Store,
     record::RecordKind,
     scope::Comeback,
-    secrets::{Marks, Placeholders, RunSecrets},
-    store::{StoreError, Swap},
+    secrets::{Placeholders, RunSecrets, SecretMarks},
+    store::{Hints, Owner, StoreError, Swap},
 };
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
     ops::ControlFlow,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use toolyard_protocol::{ErrorCode, Failure, RunId, ToolResult};
+
+/// How often a call that waits for its twin at another node looks at the store when no hint comes.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a run of a dead node may take to be taken over before its outcome counts as unknown.
+const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(15);
 
 /// Where the store keeps idempotency keys.
 pub(crate) const KEYS: &str = "idempotency";
@@ -30,13 +37,49 @@ struct KeyUse {
     /// The first run of the call, where it was made again because nothing had been dispatched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     origin: Option<RunId>,
+    /// The node that makes the call, where several nodes use the store: until the first record of the run is stored,
+    /// nothing else says who works on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<Claimant>,
+}
+
+/// A node in one of its lives.
+#[derive(Clone, Serialize, Deserialize)]
+struct Claimant {
+    node: String,
+    epoch: u64,
+}
+
+impl Claimant {
+    /// This node, where there are others.
+    fn of(store: &dyn Store) -> Option<Self> {
+        let Owner { node, epoch } = store.is_shared().then(|| store.owner())?;
+        Some(Self { node, epoch })
+    }
+
+    fn owner(&self) -> Owner {
+        Owner { node: self.node.clone(), epoch: self.epoch }
+    }
 }
 
 /// What is known of the run that a key was used for.
 struct Earlier {
     result: Option<ToolResult>,
-    /// Nothing was dispatched, and nobody works on the run any more: the call can be made.
+    /// Whether nothing was dispatched and nobody works on the run any more, so that the call can be made.
     may_run: bool,
+    /// Who works on it, where several nodes use the store.
+    elsewhere: Elsewhere,
+}
+
+/// Whether another node has a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Elsewhere {
+    /// Nobody works on it any more, or the store is this machine's alone.
+    No,
+    /// A node that is alive works on it.
+    UnderWay,
+    /// Its node is gone, and another one is about to take it over.
+    LeftBehind,
 }
 
 /// A direct call's run, and how its caller can come back for the result.
@@ -65,7 +108,7 @@ impl Turns {
                     }
                 }
             };
-            // Nothing is ever sent: this answers when the other turn is dropped.
+            // Nothing is ever sent on the channel: this returns when the other turn is dropped.
             let _ = other.changed().await;
         }
     }
@@ -85,8 +128,8 @@ impl Drop for Turn<'_> {
 }
 
 impl Engine {
-    /// A direct call with an idempotency key. Where callers can come back, a caller that goes away leaves its call to
-    /// itself: it goes on, and waits for a person as long as the caller would have.
+    /// A direct call with an idempotency key. If callers can come back, the call of a disconnected caller continues,
+    /// and waits for a person as long as the caller would have.
     pub(super) async fn call_keyed(&self, caller: Arc<Caller>, request: CallRequest, key: String) -> CallAnswer {
         if !self.approvals().keeps_questions() {
             return self.call_once(caller, request, key).await;
@@ -106,7 +149,8 @@ impl Engine {
         let args_hash = self.kept_hash(&caller, &request).unwrap_or_default();
         let full_key = format!("{}\n{}\n{key}", caller.principal, caller.session.as_deref().unwrap_or_default());
         let run_id = request.run_id.unwrap_or_else(|| self.new_run_id());
-        let mine = KeyUse { tool: request.tool.clone(), args_hash: args_hash.clone(), run_id, origin: None };
+        let by = Claimant::of(&*self.inner.store);
+        let mine = KeyUse { tool: request.tool.clone(), args_hash: args_hash.clone(), run_id, origin: None, by };
         let _turn = self.inner.turns.take(&full_key).await;
         let expires = self.inner.clock.now().checked_add(self.inner.options.idempotency_window).ok();
         let bytes = match serde_json::to_vec(&mine) {
@@ -135,7 +179,7 @@ impl Engine {
     /// The hash of the arguments as the record keeps them: that of a secret itself could be guessed.
     fn kept_hash(&self, caller: &Caller, request: &CallRequest) -> Option<String> {
         let (tools, policy) = (self.tools(), self.policy_for(caller));
-        let marks = Marks::of(&tools.snapshot, &policy, &request.tool);
+        let marks = SecretMarks::of(&tools.snapshot, &policy, &request.tool);
         let secrets = RunSecrets::new(self.inner.signer.clone());
         secrets.hash(marks, &request.args, Placeholders::Hide).ok()
     }
@@ -163,17 +207,20 @@ impl Engine {
                     .retryable(false);
             return self.refuse_direct(caller, &request, failure);
         }
-        let store = self.inner.store.clone();
         let run_id = earlier.run_id;
         let max_output = self.policy_for(&caller).limits().max_output_bytes;
-        let looked = tokio::task::spawn_blocking(move || look_up(&*store, run_id, max_output)).await;
-        let looked = looked.ok().and_then(Result::ok);
+        let cancel = request.cancel.clone().unwrap_or_else(|| self.call_token());
+        let Some(looked) = self.look_until_over(&earlier, max_output, &cancel).await else {
+            let failure =
+                Failure::new(ErrorCode::Cancelled, "stopped while another node made the call").retryable(false);
+            return self.refuse_direct(caller, &request, failure);
+        };
         match looked {
-            Some(Earlier { may_run: true, .. }) => {
+            Ok(Earlier { may_run: true, .. }) => {
                 let again = KeyUse { origin: Some(earlier.origin.unwrap_or(run_id)), ..mine };
                 self.call_again(caller, request, full_key, found, again).await
             }
-            Some(Earlier { result: Some(result), .. }) => CallAnswer { result, deduplicated: true },
+            Ok(Earlier { result: Some(result), .. }) => CallAnswer { result, deduplicated: true },
             _ => {
                 let failure = Failure::new(
                     ErrorCode::Conflict,
@@ -183,6 +230,49 @@ impl Engine {
                 .detail("runId", run_id.to_string())
                 .detail("reason", "IN_DOUBT");
                 self.refuse_direct(caller, &request, failure)
+            }
+        }
+    }
+
+    /// What became of the earlier call. A call that another node makes is waited for, until it has its result or its
+    /// node is fenced and another one has settled it. `None` when the caller goes away.
+    async fn look_until_over(
+        &self,
+        earlier: &KeyUse,
+        max_output: u64,
+        cancel: &CancellationToken,
+    ) -> Option<Result<Earlier, Failure>> {
+        let mut watching: Option<Hints> = None;
+        let mut left_since = None;
+        loop {
+            if let Some(hints) = &mut watching {
+                hints.mark_unchanged();
+            }
+            let (store, of) = (self.inner.store.clone(), earlier.clone());
+            // A sweep of this node may have taken the run over.
+            let is_here = store.is_shared() && self.active_runs().contains(&earlier.run_id);
+            let looked = tokio::task::spawn_blocking(move || look_up(&*store, &of, is_here, max_output)).await;
+            let looked =
+                looked.unwrap_or_else(|_| Err(Failure::new(ErrorCode::InternalError, "the store did not answer")));
+            match &looked {
+                Ok(Earlier { elsewhere: Elsewhere::UnderWay, .. }) => left_since = None,
+                Ok(Earlier { elsewhere: Elsewhere::LeftBehind, .. }) => {
+                    let since = left_since.get_or_insert_with(tokio::time::Instant::now);
+                    if since.elapsed() > TAKEN_OVER_WITHIN {
+                        return Some(looked);
+                    }
+                }
+                _ => return Some(looked),
+            }
+            // Looked at once more after the first hint could have come.
+            let Some(hints) = &mut watching else {
+                watching = Some(self.inner.store.watch());
+                continue;
+            };
+            tokio::select! {
+                _ = hints.changed() => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = cancel.cancelled() => return None,
             }
         }
     }
@@ -213,6 +303,10 @@ impl Engine {
                 let keyed = KeyedRun { origin, comeback: Comeback { key: full_key, entry } };
                 CallAnswer { result: self.call_in_run(caller, request, run_id, Some(keyed)).await, deduplicated: false }
             }
+            // Another node was quicker: its call is waited for.
+            Ok(Ok(Swap::Differs(Some(now)))) if self.inner.store.is_shared() => {
+                Box::pin(self.earlier_answer(caller, request, full_key, again, now)).await
+            }
             Ok(Ok(Swap::Differs(_))) => {
                 let failure = Failure::new(ErrorCode::Conflict, "another process makes this call now")
                     .suggest("Make the call again with the same key to get its result.");
@@ -226,9 +320,14 @@ impl Engine {
     }
 }
 
-/// What became of the run that a key was used for. May block.
-fn look_up(store: &dyn Store, run_id: RunId, max_output: u64) -> Result<Earlier, Failure> {
+/// The state of the run that a key was used for. May block.
+fn look_up(store: &dyn Store, earlier: &KeyUse, is_here: bool, max_output: u64) -> Result<Earlier, Failure> {
+    let run_id = earlier.run_id;
     store.settle()?;
+    let elsewhere = elsewhere(store, earlier, is_here)?;
+    if elsewhere != Elsewhere::No {
+        return Ok(Earlier { result: None, may_run: false, elsewhere });
+    }
     let is_held = is_held_elsewhere(store, run_id)?;
     let mut is_dispatched = false;
     store.frames(run_id, 1, &mut |frame| {
@@ -243,7 +342,33 @@ fn look_up(store: &dyn Store, run_id: RunId, max_output: u64) -> Result<Earlier,
     let waits = result
         .as_ref()
         .is_none_or(|result| result.error.as_ref().is_some_and(|error| error.code == ErrorCode::ConfirmationRequired));
-    Ok(Earlier { result, may_run: is_known && waits && !is_dispatched && !is_held })
+    // A node that was fenced before it stored the first record of its run has dispatched nothing.
+    let may_begin = is_known || (store.is_shared() && earlier.by.is_some());
+    Ok(Earlier { result, may_run: may_begin && waits && !is_dispatched && !is_held, elsewhere })
+}
+
+/// Whether another node has the run, or a sweep of this one works on it.
+fn elsewhere(store: &dyn Store, earlier: &KeyUse, is_here: bool) -> Result<Elsewhere, StoreError> {
+    let Some(by) = earlier.by.as_ref().filter(|_| store.is_shared()).map(Claimant::owner) else {
+        return Ok(Elsewhere::No);
+    };
+    match store.holder(earlier.run_id)? {
+        Some(holder) if holder == store.owner() && !is_here => Ok(Elsewhere::No),
+        Some(holder) if store.is_alive(&holder)? => Ok(Elsewhere::UnderWay),
+        Some(_) => Ok(Elsewhere::LeftBehind),
+        None if store.head(earlier.run_id)?.is_some() => Ok(Elsewhere::No),
+        None if by != store.owner() && store.is_alive(&by)? => Ok(Elsewhere::UnderWay),
+        None => {
+            // Nothing of a dead node is stored once it is fenced, so that the call can be made.
+            if by != store.owner() {
+                store.fence(&by)?;
+            }
+            match store.holder(earlier.run_id)? {
+                Some(_) => Ok(Elsewhere::LeftBehind),
+                None => Ok(Elsewhere::No),
+            }
+        }
+    }
 }
 
 fn is_held_elsewhere(store: &dyn Store, run_id: RunId) -> Result<bool, StoreError> {

@@ -1,4 +1,5 @@
-//! Removing old runs: noted in the ledger first, then removed, then the blobs that only they used.
+//! Removes old runs: first the removal is recorded in the ledger, then the runs are removed, then the blobs that only
+//! they used.
 
 use super::{Engine, lock};
 use crate::{
@@ -44,7 +45,7 @@ pub struct PrunedRuns {
 impl Engine {
     /// Removes runs that have ended and are not to be kept. A run that has not ended stays, however old it is.
     pub async fn prune(&self, retention: Retention) -> Result<PrunedRuns, Failure> {
-        // Every run has its own entry in the ledger before one says that it was removed.
+        // Every run gets its own entry in the ledger before the entry about its removal.
         self.seal().await?;
         let mut pruned = PrunedRuns::default();
         if let Some(before) = retention.ended_before {
@@ -74,7 +75,7 @@ impl Engine {
         Ok(pruned)
     }
 
-    /// Removes the oldest ended runs, some at a time, until none of some is to be removed.
+    /// Removes the oldest ended runs page by page, until a page has none to remove.
     async fn prune_while(
         &self,
         pruned: &mut PrunedRuns,

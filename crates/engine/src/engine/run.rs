@@ -1,4 +1,4 @@
-//! What every run has, whether it is one call or a plan: its scope, its row in the store, and its end.
+//! What all runs have in common, single calls and plans: the scope, the row in the store, and the end.
 
 use super::{Engine, lock};
 use crate::{
@@ -18,11 +18,11 @@ use toolyard_protocol::{Failure, RunId, RunStatus};
 /// Policies remembered as stored.
 const MAX_STORED_POLICIES: usize = 1024;
 
-/// Hears of every run that ends, paused ones included. Must return at once.
+/// A listener that receives every run that ends or pauses. It must return at once.
 pub type RunEndListener = Box<dyn Fn(RunId, RunKind, RunStatus) + Send + Sync>;
 
 impl Engine {
-    /// Sets who hears of ended runs.
+    /// Sets the listener for ended runs.
     pub fn on_run_end(&self, listener: RunEndListener) {
         self.inner.run_end.store(Some(Arc::new(listener)));
     }
@@ -78,6 +78,7 @@ impl Engine {
             parent: None,
             origin: run_id,
             comeback: None,
+            client_call: None,
         }
     }
 
@@ -96,7 +97,7 @@ impl Engine {
         let blob = crate::Blob::new(bytes);
         let sha256 = blob.sha256.clone();
         scope.recorder.push_blobs([blob]);
-        // A run has one policy: what was set before is the same.
+        // A run has one policy, so a value that was set before is the same.
         scope.policy_blob.get_or_init(|| sha256.clone());
         Some(sha256)
     }

@@ -1,4 +1,4 @@
-//! Adds ended runs to the ledger: periodically, on demand, and at start for runs that a dead process left.
+//! Adds ended runs to the ledger: periodically, on demand, and at start for runs of dead processes.
 
 use super::Engine;
 use crate::{ledger::Sealer, scope::RunScope};
@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use toolyard_protocol::{ErrorCode, Failure, RunId, RunStatus};
 
-/// Seals what has ended at every tick, until the engine stops.
+/// Seals ended runs at every tick, until the engine stops.
 pub(super) async fn seal_in_background(sealer: Arc<Sealer>, every: Duration, shutdown: CancellationToken) {
     let mut tick = tokio::time::interval(every);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -30,8 +30,13 @@ pub(super) async fn seal_in_background(sealer: Arc<Sealer>, every: Duration, shu
 impl Engine {
     /// Adds the ended runs of a dead process to the ledger, as far as that process is known to have written their ends.
     pub(crate) async fn seal_left_behind(&self) -> Result<(), Failure> {
-        let sealer = self.inner.sealer.clone();
-        let found = tokio::task::spawn_blocking(move || sealer.seal_found())
+        let (sealer, facts) = (self.inner.sealer.clone(), self.inner.facts.clone());
+        let seal = move || {
+            // Before the ledger grows: its last entry says which facts it may not name yet.
+            facts.note_unnamed()?;
+            sealer.seal_found()
+        };
+        let found = tokio::task::spawn_blocking(seal)
             .await
             .map_err(|_| Failure::new(ErrorCode::InternalError, "the sealing task failed"))??;
         if found.sealed > 0 {

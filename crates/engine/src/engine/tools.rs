@@ -27,11 +27,11 @@ impl Tools {
     }
 }
 
-/// Tools that go and tools that come in their place.
+/// Tools to remove, and tools to add in their place.
 pub struct ToolExchange {
-    /// Ids of those that go; unknown ones do not matter.
+    /// The ids of the tools to remove; unknown ids are ignored.
     pub out: Vec<Arc<str>>,
-    /// Those that come.
+    /// The tools to add.
     pub entries: Vec<ToolEntry>,
     /// What runs them.
     pub provider: Arc<dyn Provider>,
@@ -81,7 +81,7 @@ impl Engine {
         self.exchange(vec![ToolExchange { out: Vec::new(), entries, provider }])
     }
 
-    /// Takes tools out and others in, in one change: all of them, or (on an error) none.
+    /// Removes and adds tools in one change: all of them, or none if there is an error.
     pub fn exchange(&self, exchanges: Vec<ToolExchange>) -> Result<(), RegistryError> {
         let mut registry = lock(&self.inner.toolbox.registry);
         let mut next = registry.clone();
@@ -107,7 +107,7 @@ impl Engine {
         self.inner.toolbox.publish(&registry, &HashMap::new());
     }
 
-    /// Hears when tools come or go.
+    /// A receiver that is notified when tools are added or removed.
     pub fn watch_tools(&self) -> watch::Receiver<()> {
         self.inner.toolbox.changed.subscribe()
     }

@@ -60,6 +60,7 @@ impl Engine {
         Registered { map: &self.inner.under_way.calls, key: call_id }
     }
     pub(crate) fn register_run(&self, run_id: RunId, token: CancellationToken) -> Registered<'_, RunId> {
+        self.note_own_run(run_id);
         lock(&self.inner.under_way.runs).insert(run_id, token);
         Registered { map: &self.inner.under_way.runs, key: run_id }
     }

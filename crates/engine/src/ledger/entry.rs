@@ -1,4 +1,4 @@
-//! One entry of the ledger as it lies in the store: some leaves of the tree, and the signature over the tree so far.
+//! One entry of the ledger in the store: some leaves of the tree, and the signature over the tree so far.
 //!
 //! Stores of earlier versions begin with entries that are chained and not part of a tree; the tree's first leaf holds the
 //! end of that chain, so that they stay proven.
@@ -6,6 +6,7 @@
 use super::tree::{Edge, Hash, leaf_hash};
 use crate::{
     chain::{BadRecord, Signer, Verifier},
+    fact_seal::FactChange,
     keys::{SIGNATURE_BYTES, note_body},
     store::{LedgerEntry, StoreError},
 };
@@ -18,7 +19,8 @@ use toolyard_protocol::{RunId, canonical};
 
 /// The tree's origin line.
 pub const ORIGIN: &str = "toolyard/ledger";
-/// Every so many entries the edge of the tree is stored, so that it is not computed from the beginning.
+/// The number of entries after which the edge of the tree is stored, so that it need not be computed from the
+/// beginning.
 pub(super) const EDGE_EVERY: u64 = 16;
 
 /// The end of one run's record.
@@ -42,7 +44,7 @@ impl RunHead {
     }
 }
 
-/// What the tree holds. The text of a leaf is this, as JSON; `at` is milliseconds since 1970.
+/// A leaf of the tree. Its text is this value as JSON; `at` is milliseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Leaf {
@@ -63,7 +65,7 @@ pub enum Leaf {
         /// The head.
         #[serde(flatten)]
         head: RunHead,
-        /// When.
+        /// The time, in milliseconds since 1970.
         at: i64,
         /// Nothing proved its last records: a version that did not tag them wrote them.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -74,7 +76,7 @@ pub enum Leaf {
         /// The head that it had.
         #[serde(flatten)]
         head: RunHead,
-        /// When.
+        /// The time, in milliseconds since 1970.
         at: i64,
     },
     /// The end of the chained ledger that an earlier version wrote into this store.
@@ -83,7 +85,7 @@ pub enum Leaf {
         entries: u64,
         /// The chain value of the last one, hex.
         head: String,
-        /// When.
+        /// The time, in milliseconds since 1970.
         at: i64,
     },
     /// The signing key is replaced. The entry that holds this leaf is the last one signed with the old key.
@@ -92,14 +94,22 @@ pub enum Leaf {
         old: String,
         /// The new verifier key.
         new: String,
-        /// When.
+        /// The time, in milliseconds since 1970.
+        at: i64,
+    },
+    /// Facts that were set or removed since the entry before. The names are keyed hashes: whoever is given the tree learns
+    /// neither keys nor values.
+    Facts {
+        /// The newest change of each fact.
+        changes: Vec<FactChange>,
+        /// The time, in milliseconds since 1970.
         at: i64,
     },
     /// The first entry signed with a new key.
     KeyAccepted {
         /// The new verifier key.
         key: String,
-        /// When.
+        /// The time, in milliseconds since 1970.
         at: i64,
     },
 }
@@ -113,6 +123,7 @@ impl Leaf {
             | Self::Pruned { at, .. }
             | Self::Chain { at, .. }
             | Self::Key { at, .. }
+            | Self::Facts { at, .. }
             | Self::KeyAccepted { at, .. } => *at,
         }
     }
@@ -217,7 +228,7 @@ fn written(payload: &impl Serialize) -> Result<Vec<u8>, StoreError> {
     serde_json::to_vec(payload).map_err(|e| StoreError::failed(format!("a ledger entry cannot be written: {e}")))
 }
 
-/// Reads an entry. Signatures and the place in the tree are checked by whoever knows the entries before it.
+/// Reads an entry. The caller, which knows the earlier entries, checks signatures and the place in the tree.
 pub(super) fn open(entry: &LedgerEntry) -> Result<Opened, BadRecord> {
     let bad = |problem: &str| BadRecord { seq: entry.seq, problem: problem.to_owned() };
     let unreadable = || bad("the ledger entry cannot be read");

@@ -1,4 +1,4 @@
-//! Signed heads of the tree: what is kept somewhere else, so that a rollback of the whole store is found.
+//! Signed heads of the tree. Kept somewhere else, they reveal a rollback of the whole store.
 
 use super::{ORIGIN, entry::TreeEntry, tree::Hash};
 use crate::chain::Verifier;
@@ -35,7 +35,7 @@ impl SignedHead {
     }
 }
 
-/// A head that somebody kept.
+/// A head that was kept outside the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptHead {
     /// Where it was kept, for messages.

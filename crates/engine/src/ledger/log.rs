@@ -1,4 +1,4 @@
-//! Reads the ledger of a store: where an entry or a leaf lies, the edge of the tree at any place, proofs.
+//! Reads the ledger of a store: the position of entries and leaves, the edge of the tree at any position, proofs.
 
 use super::{
     entry::{Leaf, Opened, RunHead, TreeEntry, open},
@@ -159,8 +159,8 @@ impl Log<'_> {
         self.parts(tree::consistency_parts(old, new))
     }
 
-    /// The keys that signed the tree, the present one last, each with the first entry that it signed. The hops go from
-    /// key to key, so that the keys are known before the walk; whether they are true is found out on the walk.
+    /// The keys that signed the tree, the present one last, each with the first entry that it signed. This follows the
+    /// entries from key to key, so that the keys are known before the walk; the walk verifies them.
     pub(super) fn keys(self, present: &Verifier) -> Result<Vec<(u64, Verifier)>, LogError> {
         let mut keys = Vec::new();
         let mut key = present.clone();
@@ -248,8 +248,8 @@ pub(super) struct RunLeaves {
     pub(super) chained: Vec<(u64, RunHead)>,
 }
 
-/// When a run's id was made. The row says when the run ended, but whoever shortens a record can edit its row as well;
-/// the id is what the ledger knows the run by.
+/// When a run's id was made. The row has the time at which the run ended, but an attacker who shortens a record can
+/// edit its row as well; the ledger identifies the run by its id.
 fn born(run_id: RunId) -> Option<Timestamp> {
     let (seconds, nanos) = run_id.as_uuid().get_timestamp()?.to_unix();
     Timestamp::new(i64::try_from(seconds).ok()?, i32::try_from(nanos).ok()?).ok()

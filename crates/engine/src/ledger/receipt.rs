@@ -23,7 +23,7 @@ use toolyard_protocol::{CallId, ErrorCode, Failure, RunId, canonical};
 
 /// The form of a receipt.
 const FORM: &str = "toolyard-receipt/1";
-/// What stands before an Ed25519 key in the form that PEM files have (RFC 8410).
+/// The DER prefix of an Ed25519 public key in a PEM file (RFC 8410).
 const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// The proof that a run is in the ledger.
@@ -75,7 +75,7 @@ pub struct ReceiptRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReceiptReport {
-    /// True when the receipt proves what it says.
+    /// True if the receipt is valid.
     pub ok: bool,
     /// The run.
     pub run_id: RunId,

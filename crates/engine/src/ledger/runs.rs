@@ -233,7 +233,7 @@ fn unproven(walker: &ChainWalker<'_>, verifier: &Verifier, sealed: Option<&Seale
     }
     match sealed {
         Some(sealed) if sealed.untagged => Unproven::Earlier(tail),
-        // Whoever cannot check tags learns of an open run only what was signed.
+        // Without the key for tags, only the signed part of an open run can be verified.
         _ if verifier.knows_tags() || walker.is_finished() => Unproven::Bad(tail.from),
         _ => Unproven::None,
     }

@@ -1,7 +1,8 @@
-//! Checks one run, or everything in a store: ledger, heads, blobs and the records of every run; names the first thing
-//! that does not hold and what nothing proves.
+//! Checks one run, or everything in a store: ledger, heads, blobs and the records of every run; reports the first
+//! problem and the unproven records.
 
 use super::{
+    facts::check_facts,
     heads::KeptHead,
     log::{Log, LogError},
     runs::{RunWalk, VerifyReport, walk_run},
@@ -28,7 +29,7 @@ const ROWS_PER_PAGE: usize = 500;
 /// Names of blobs read at a time.
 const BLOBS_PER_PAGE: usize = 256;
 
-/// Where the first thing lies that does not hold.
+/// The place of the first problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum BadPlace {
@@ -40,11 +41,13 @@ pub enum BadPlace {
     Head,
     /// A blob.
     Blob,
+    /// A fact: a grant, a device, an idempotency key, an answer to a question.
+    Fact,
     /// The store cannot be read.
     Store,
 }
 
-/// The first thing that does not hold.
+/// The first problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FirstBad {
@@ -53,7 +56,7 @@ pub struct FirstBad {
     /// The run, where it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// The file of heads, or the blob.
+    /// The file of heads, the blob, or the fact (its space and its key).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The number of the record, of the ledger entry, or of the head.
@@ -70,6 +73,8 @@ impl std::fmt::Display for FirstBad {
             (BadPlace::Ledger, _) => write!(f, "ledger entry {seq}: {problem}"),
             (BadPlace::Head, _) => write!(f, "{name}, head {seq}: {problem}"),
             (BadPlace::Blob, _) => write!(f, "blob {name}: {problem}"),
+            (BadPlace::Fact, _) if name.is_empty() => write!(f, "ledger entry {seq}: {problem}"),
+            (BadPlace::Fact, _) => write!(f, "fact {name}: {problem}"),
             (BadPlace::Run, Some(run_id)) => write!(f, "run {run_id}, record {seq}: {problem}"),
             _ => write!(f, "{problem}"),
         }
@@ -239,6 +244,9 @@ pub struct LedgerReport {
     pub records: u64,
     /// Blobs checked.
     pub blobs: u64,
+    /// Facts checked: grants, devices, idempotency keys, answers to questions and the like.
+    #[serde(default)]
+    pub facts: u64,
     /// The first thing that does not hold. When it is an entry of the ledger or a head, runs are not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_bad: Option<FirstBad>,
@@ -282,7 +290,7 @@ impl LedgerReport {
         self.first_bad = self.first_bad.take().or(other.first_bad);
     }
 
-    /// Orders what several threads found, and says what came first.
+    /// Orders the findings of several threads, and reports the first.
     fn conclude(&mut self) {
         self.bad_runs.sort_by_key(|bad| bad.run_id);
         self.unsigned_runs.sort_by_key(|run| (run.run_id, run.records.from));
@@ -299,7 +307,7 @@ impl LedgerReport {
     }
 }
 
-/// What is compared beside the store itself.
+/// What is compared in addition to the store itself.
 #[derive(Debug, Default)]
 pub struct VerifyOptions {
     /// Heads that were kept: beside the store, or elsewhere.
@@ -308,7 +316,7 @@ pub struct VerifyOptions {
     pub kept: usize,
     /// The file's name, where there is one.
     pub name: Option<String>,
-    /// Something wrong that was found before the store was looked at, such as a file of heads that is gone.
+    /// A problem that was found before the store was checked, such as a missing file of heads.
     pub found: Option<FirstBad>,
 }
 
@@ -353,7 +361,13 @@ pub fn verify_ledger(store: &dyn Store, verifier: &Verifier, options: &VerifyOpt
         }
     };
     report.blobs = blobs.len() as u64;
+    match check_facts(store, verifier, &walked) {
+        Ok(facts) => report.facts = facts,
+        // Runs are checked all the same: a run's own records prove it without the ledger.
+        Err(first_bad) => report.first_bad = Some(first_bad),
+    }
     check_runs(store, verifier, &walked, &blobs, &mut report);
+    check_unlisted(store, verifier, &walked, &mut report);
     let gone = |sealed: &Sealed| !sealed.seen.load(Ordering::Relaxed) && !sealed.pruned;
     report.missing_runs = walked.sealed.iter().filter(|(_, s)| gone(s)).map(|(run_id, _)| *run_id).collect();
     report.conclude();
@@ -426,6 +440,19 @@ fn check_runs(
             }
         }
     });
+}
+
+/// Checks runs that have records and no row. A run gets its row with its first batch, so there are none as a rule.
+fn check_unlisted(store: &dyn Store, verifier: &Verifier, walked: &Walked, report: &mut LedgerReport) {
+    let has_blob = |blob: &str| matches!(store.blob(blob), Ok(Some(_)));
+    match store.unlisted_runs(MAX_NAMED) {
+        Ok(runs) => runs.into_iter().for_each(|run_id| {
+            // Not marked as seen: one that the ledger names is missing from every list.
+            let walk = walk_run(store, run_id, None, verifier, walked.sealed.get(&run_id), &has_blob);
+            report.take(run_id, walk);
+        }),
+        Err(error) => report.first_bad = report.first_bad.take().or(Some(FirstBad::unreadable(&error))),
+    }
 }
 
 /// The next rows that no worker has; `next` is the run before which they come, `None` at the end.

@@ -1,4 +1,4 @@
-//! Walks the whole ledger: every leaf, every signature, every key, and every head that somebody kept.
+//! Walks the whole ledger: every leaf, every signature, every key, and every kept head.
 
 use super::{
     Leaf, RunHead,
@@ -11,6 +11,7 @@ use super::{
 use crate::{
     Store,
     chain::{BadRecord, Verifier},
+    fact_seal::{FactChange, FactName},
     store::LedgerEntry,
 };
 use std::{collections::HashMap, sync::atomic::AtomicBool};
@@ -43,6 +44,17 @@ impl Sealed {
     }
 }
 
+/// What the ledger says about one fact.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct NamedFact {
+    /// The newest version that it names.
+    pub(super) version: u64,
+    /// When that version expires, microseconds since 1970.
+    pub(super) until: Option<i64>,
+    /// The entry that names it.
+    pub(super) entry: u64,
+}
+
 /// What the walk found.
 #[derive(Default)]
 pub(super) struct Walked {
@@ -59,6 +71,10 @@ pub(super) struct Walked {
     pub(super) heads: u64,
     pub(super) keys: u64,
     pub(super) sealed: HashMap<RunId, Sealed>,
+    /// The newest version of each fact that the ledger names.
+    pub(super) facts: HashMap<FactName, NamedFact>,
+    /// Whether the ledger names facts; a ledger of an earlier version does not.
+    pub(super) names_facts: bool,
     pub(super) first_bad: Option<FirstBad>,
 }
 
@@ -82,7 +98,7 @@ struct Job {
     key: usize,
 }
 
-/// Walks the ledger. The first thing that does not hold ends the walk. May block.
+/// Walks the ledger. The first problem ends the walk. May block.
 pub(super) fn walk(store: &dyn Store, present: &Verifier, heads: &[KeptHead]) -> Result<Walked, Failure> {
     let log = Log(store);
     let bad_log = |error: LogError| match error {
@@ -132,7 +148,7 @@ fn check_signatures(keys: &[(u64, Verifier)], jobs: &[Job]) -> Option<BadRecord>
     std::thread::scope(|scope| {
         let parts: Vec<_> =
             jobs.chunks(jobs.len().div_ceil(threads)).map(|part| scope.spawn(move || check(part))).collect();
-        // A thread that panicked has checked nothing.
+        // The result of a panicked thread counts as unchecked.
         let failed = || Some(BadRecord { seq: 0, problem: "checking the signatures failed unexpectedly".into() });
         parts.into_iter().find_map(|part| part.join().unwrap_or_else(|_| failed()))
     })
@@ -215,6 +231,10 @@ impl Walk<'_> {
                         self.key_from = entry.seq;
                     }
                 }
+                Leaf::Facts { changes, .. } => {
+                    self.walked.names_facts = true;
+                    changes.iter().try_for_each(|change| self.take_fact(change, entry.seq))?;
+                }
                 Leaf::KeyAccepted { .. } => {}
             }
         }
@@ -234,6 +254,18 @@ impl Walk<'_> {
         let sealed = self.walked.sealed.entry(head.run_id).or_default();
         sealed.heads.push((head.seq, hash, entry));
         mark(sealed);
+        Ok(())
+    }
+
+    fn take_fact(&mut self, change: &FactChange, entry: u64) -> Result<(), FirstBad> {
+        let name = change.name().ok_or_else(|| {
+            let problem = "the ledger entry names a fact in a form that is none".to_owned();
+            FirstBad::ledger(BadRecord { seq: entry, problem })
+        })?;
+        let newest = self.walked.facts.entry(name).or_default();
+        if change.version >= newest.version {
+            *newest = NamedFact { version: change.version, until: change.until, entry };
+        }
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //! table.
 
 use super::{
-    Settled, look,
+    FinishedCall, look,
     outcome::{settle, to_result},
 };
 use crate::{
@@ -20,7 +20,7 @@ use toolyard_protocol::{ErrorCode, EventLevel, Failure, ResultStatus};
 #[allow(clippy::large_enum_variant)] // short-lived; there is one of these for each interrupted call
 pub(crate) enum Reconciliation {
     /// The call has its result now.
-    Settled(Settled),
+    Settled(FinishedCall),
     /// It did not happen and can be made.
     NotDone,
     /// The outcome could not be determined.
@@ -37,7 +37,8 @@ pub(crate) async fn reconcile(
     let entry = scope.tools.snapshot.get(record.lookup()).cloned();
     let provider = entry.as_ref().and_then(|e| scope.tools.provider(e.id())).cloned();
     let (Some(entry), Some(provider)) = (entry, provider) else { return Ok(Reconciliation::Unknown) };
-    // Without an intent it was cut off before it said what it would change, so nothing changed.
+    // Without an intent the process died before the provider had reported the changes it would make, so nothing
+    // changed.
     let Some(intent) = record.intent.as_ref() else { return Ok(Reconciliation::NotDone) };
     let args = view::call_args(&**engine.store(), record)?;
     let envelope = Arc::new(run.tool_call(record, args)?);
@@ -80,15 +81,15 @@ fn note_recovery(engine: &Engine, scope: &RunScope, record: &CallRecord, what: &
 }
 
 /// The result of a call whose outcome is unknown. It is not recorded; the person's decision will be.
-pub(crate) fn in_doubt(engine: &Engine, scope: &RunScope, record: &CallRecord) -> Settled {
+pub(crate) fn in_doubt(engine: &Engine, scope: &RunScope, record: &CallRecord) -> FinishedCall {
     let failure = doubt(record);
     let outcome = outcome_of(engine, ResultStatus::Error, Some(failure), None);
     let result = to_result(record.call_id, scope, &record.step_id, &record.tool, record.attempt, outcome.clone(), None);
-    Settled::new(result, Position::default(), false)
+    FinishedCall::new(result, Position::default(), false)
 }
 
 /// Records that a person said that the call happened.
-pub(crate) fn assume_done(engine: &Engine, scope: &RunScope, record: &CallRecord, by: &str) -> Settled {
+pub(crate) fn assume_done(engine: &Engine, scope: &RunScope, record: &CallRecord, by: &str) -> FinishedCall {
     close(
         engine,
         scope,
@@ -99,20 +100,20 @@ pub(crate) fn assume_done(engine: &Engine, scope: &RunScope, record: &CallRecord
     )
 }
 
-/// A person gives it up.
-pub(crate) fn abandon(engine: &Engine, scope: &RunScope, record: &CallRecord, by: &str) -> Settled {
+/// Records that a person gave the call up.
+pub(crate) fn abandon(engine: &Engine, scope: &RunScope, record: &CallRecord, by: &str) -> FinishedCall {
     close(engine, scope, record, ResultStatus::Error, Some(doubt(record).detail("abortedBy", by)), None)
 }
 
 /// Closes an interrupted direct call for which nobody waits.
-pub(crate) fn interrupted(engine: &Engine, scope: &RunScope, record: &CallRecord) -> Settled {
+pub(crate) fn interrupted(engine: &Engine, scope: &RunScope, record: &CallRecord) -> FinishedCall {
     let failure = Failure::new(ErrorCode::Cancelled, "the process ended before the call was made; nothing happened")
         .retryable(true);
     close(engine, scope, record, ResultStatus::Cancelled, Some(failure), None)
 }
 
 /// A direct call that may or may not have happened.
-pub(crate) fn left_in_doubt(engine: &Engine, scope: &RunScope, record: &CallRecord) -> Settled {
+pub(crate) fn left_in_doubt(engine: &Engine, scope: &RunScope, record: &CallRecord) -> FinishedCall {
     close(engine, scope, record, ResultStatus::Error, Some(doubt(record)), None)
 }
 
@@ -153,10 +154,10 @@ fn close(
     status: ResultStatus,
     error: Option<Failure>,
     user_message: Option<String>,
-) -> Settled {
+) -> FinishedCall {
     let outcome = outcome_of(engine, status, error, user_message);
     let result = to_result(record.call_id, scope, &record.step_id, &record.tool, record.attempt, outcome.clone(), None);
     scope.recorder.push(&Record::Result(ResultRecord { call_id: record.call_id, outcome }));
     let position = scope.recorder.flush(Durability::Ride).unwrap_or_default();
-    Settled::new(result, position, true)
+    FinishedCall::new(result, position, true)
 }

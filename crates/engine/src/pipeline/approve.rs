@@ -6,6 +6,7 @@ use crate::{
     approvals::{
         Allowance, Answer, ApprovalRequest, MAX_WAIT_MS, Opened, Prediction, REQUESTER, Route, Shown, allowed_by,
     },
+    engine::{AheadAnswer, AheadTerms},
     record::{ConfirmationRequested, Confirmed, Record},
     scope::RunScope,
     store::Durability,
@@ -46,6 +47,23 @@ pub(super) struct AskedCall<'a> {
     pub(super) stop: &'a CancellationToken,
 }
 
+impl AskedCall<'_> {
+    /// What an answer that is given ahead is bound to.
+    pub(super) fn terms(&self) -> AheadTerms {
+        AheadTerms {
+            tool: self.entry.id().to_string(),
+            args_hash: self.checked.hash.clone(),
+            policy_hash: self.scope.policy.hash().to_owned(),
+        }
+    }
+}
+
+/// A person's answer, with what was shown.
+struct Consent {
+    allowance: Allowance,
+    shown: Option<Shown>,
+}
+
 /// The approval of one call.
 pub(super) struct Approved {
     pub(super) id: ConfirmationId,
@@ -54,7 +72,7 @@ pub(super) struct Approved {
 }
 
 impl Approved {
-    /// How what is going to change differs from what the person was shown.
+    /// How the predicted changes differ from those that the person was shown.
     pub(super) fn deviation(&self, intent: Option<&Intent>) -> Option<Failure> {
         let intent = intent?;
         let now = |path: &str| intent.targets.iter().find(|target| target.path == path);
@@ -92,25 +110,51 @@ pub(super) async fn approve_all(asked: &AskedCall<'_>, questions: Vec<Question>)
     Ok(first.map(|id| Approved { id, shown }))
 }
 
+/// Asks the policy's question about a call that has not been made. `None` where nobody has to be asked.
+pub(super) async fn answer_ahead(asked: &AskedCall<'_>, question: Question) -> Result<Option<AheadAnswer>, Failure> {
+    let rule = question.rule.clone();
+    let mut prediction = None;
+    let consent = consent(asked, question, &mut prediction).await?;
+    let targets = prediction.map(|prediction| prediction.targets).unwrap_or_default();
+    Ok(consent.map(|Consent { allowance, shown }| AheadAnswer { rule, allowance, shown, targets }))
+}
+
 async fn approve(
     asked: &AskedCall<'_>,
     question: Question,
     prediction: &mut Option<Prediction>,
 ) -> Result<Option<ConfirmationId>, Failure> {
+    if !question.by_hook
+        && let Some(given) = asked.engine.answered_ahead(asked.scope, &asked.terms(), &question.rule)
+    {
+        let AheadAnswer { allowance, shown, targets, .. } = given;
+        *prediction = Some(Prediction { targets, ..Prediction::default() });
+        return Ok(Some(confirm(asked, allowance, shown.as_ref())));
+    }
+    let consent = consent(asked, question, prediction).await?;
+    Ok(consent.map(|Consent { allowance, shown }| confirm(asked, allowance, shown.as_ref())))
+}
+
+/// The answer to a question: by what was approved before, or by asking. `None` where nobody has to be asked.
+async fn consent(
+    asked: &AskedCall<'_>,
+    question: Question,
+    prediction: &mut Option<Prediction>,
+) -> Result<Option<Consent>, Failure> {
     let AskedCall { engine, scope, call, .. } = *asked;
+    let unshown = |allowance| Ok(Some(Consent { allowance, shown: None }));
     // A run that a person approved as a whole, or a deliberate act of a person, answers the policy's question.
     // A hook's question is about these very arguments and is asked even then, except of the person themselves.
     if scope.confirmation.get().is_some() && !question.by_hook {
         return Ok(None);
     }
     if scope.caller.is_person {
-        return Ok(Some(confirm(asked, own_act(scope, engine.clock().now()), None)));
+        return unshown(own_act(scope, engine.clock().now()));
     }
     let mut request = request(asked, &question);
     let approvals = engine.approvals();
     if let Some(grant) = approvals.grant_for(&request)? {
-        let allowance = Allowance { at: engine.clock().now(), ..allowed_by(&grant) };
-        return Ok(Some(confirm(asked, allowance, None)));
+        return unshown(Allowance { at: engine.clock().now(), ..allowed_by(&grant) });
     }
     let reports = call.asking == Asking::Report;
     if reports && scope.comeback.is_none() {
@@ -142,15 +186,17 @@ async fn approve(
     match answer {
         Answer::Allowed(allowance) => {
             check_policy(asked, &allowance)?;
-            Ok(Some(confirm(asked, *allowance, request.shown.as_ref())))
+            Ok(Some(Consent { allowance: *allowance, shown: request.shown }))
         }
-        Answer::Denied(denial) => Err(denial.into_failure().detail("approvalId", request.id)),
+        Answer::Denied(denial) => {
+            Err(denial.into_failure().detail("approvalId", request.id).detail("rule", request.rule))
+        }
         Answer::StillOpen(until) => Err(still_open(&request.id, until)),
         Answer::Cancelled => Err(cancelled()),
     }
 }
 
-/// Puts the question and waits for its answer.
+/// Asks the question and waits for its answer.
 async fn ask(asked: &AskedCall<'_>, request: ApprovalRequest, wait_ms: u64) -> Result<Answer, Failure> {
     let AskedCall { engine, scope, call, .. } = *asked;
     scope.recorder.push(&Record::ConfirmationRequested(ConfirmationRequested {
@@ -160,7 +206,8 @@ async fn ask(asked: &AskedCall<'_>, request: ApprovalRequest, wait_ms: u64) -> R
         shown: Some(request.shown_hash().to_owned()),
     }));
     if let Some(comeback) = scope.comeback.as_ref().filter(|_| request.is_kept) {
-        // The run is in the store before anybody can answer: whoever comes back finds that nothing was dispatched.
+        // The run is stored before the question can be answered, so that a caller that comes back finds that nothing
+        // was dispatched.
         scope.recorder.flush(Durability::Ride)?;
         let remembered = request.expires_at.checked_add(engine.options().idempotency_window).ok();
         engine.store().put(crate::engine::KEYS, &comeback.key, comeback.entry.clone(), remembered)?;
@@ -288,7 +335,7 @@ fn still_open(id: &str, until: Timestamp) -> Failure {
     .retryable(true)
 }
 
-/// A person's own act answers for itself.
+/// A person's own act counts as its approval.
 fn own_act(scope: &RunScope, at: Timestamp) -> Allowance {
     Allowance {
         by: scope.caller.principal.clone(),
@@ -305,7 +352,7 @@ fn own_act(scope: &RunScope, at: Timestamp) -> Allowance {
 fn confirm(asked: &AskedCall<'_>, allowance: Allowance, shown: Option<&Shown>) -> ConfirmationId {
     let AskedCall { engine, scope, .. } = *asked;
     let id = ConfirmationId::from_uuid(engine.clock().new_id());
-    // A grant answers for calls that nobody was shown.
+    // A grant covers calls that no person has seen.
     let preview_hash = shown.filter(|_| allowance.shown.is_some()).and_then(|shown| shown.preview_hash.clone());
     scope.recorder.push(&Record::Confirmed(Confirmed(Confirmation {
         confirmation_id: id,

@@ -2,13 +2,14 @@
 
 use super::{
     Checked, Cleared, StepCall,
-    approve::{AskedCall, Question, approve_all},
+    approve::{AskedCall, Question, answer_ahead, approve_all},
     cancelled,
 };
 use crate::{
     Engine, HookCall, HookVerdict, authority,
+    engine::{AheadAnswer, AheadTerms},
     scope::RunScope,
-    secrets::{Marks, Placeholders},
+    secrets::{Placeholders, SecretMarks},
 };
 use futures_util::FutureExt;
 use serde_json::{Map, Value};
@@ -34,9 +35,9 @@ pub(super) async fn clear(
     // 2 catalog
     let entry = look_up(scope, &call.tool)?;
     // 3 policy
-    let mut policy_asks = weigh(scope, &entry, &call.args, &call.args)?;
+    let mut policy_asks = apply_policy(scope, &entry, &call.args, &call.args)?;
     // 4 validate
-    // As a value, because that is what the schema is checked on: a large argument is not copied for it.
+    // A `Value`, because the schema is checked against one: a large argument is not copied for the check.
     let mut args = Value::Object(call.args.clone());
     let mut checked = validate(scope, &entry, &args)?;
     let asked_hash = checked.hash.clone();
@@ -53,8 +54,8 @@ pub(super) async fn clear(
         };
         if let Some(rewritten) = rewritten {
             args = Value::Object(rewritten);
-            // What was asked about the arguments as they were is asked about what they are now.
-            policy_asks = weigh(scope, &entry, &call.args, fields(&args)?)?;
+            // Questions about the earlier arguments are asked about the current ones.
+            policy_asks = apply_policy(scope, &entry, &call.args, fields(&args)?)?;
             checked = validate(scope, &entry, &args)?;
         }
         match verdict {
@@ -81,11 +82,27 @@ pub(super) async fn clear(
     if scope.previews.is_none() && !questions.is_empty() {
         let args = fields(&args)?;
         let asked = AskedCall { engine, scope, call_id, call, entry: &entry, args, checked: &checked, stop };
-        // Boxed: most calls ask nobody, and all would carry the room that asking needs.
+        // Boxed, because most calls ask nobody, and the future of a question is large.
         approved = Box::pin(approve_all(&asked, questions)).await?;
     }
     let Value::Object(args) = args else { return Err(not_an_object()) };
     Ok(Cleared { entry, args, checked, asked_hash, side_effects, approved })
+}
+
+/// Stages 2 to 4 and the policy's question of a call that has not been made. Hooks run when it is made.
+pub(crate) async fn ask_ahead(
+    engine: &Engine,
+    scope: &RunScope,
+    call: &StepCall,
+) -> Result<Option<(AheadTerms, AheadAnswer)>, Failure> {
+    let entry = look_up(scope, &call.tool)?;
+    let Some(question) = apply_policy(scope, &entry, &call.args, &call.args)? else { return Ok(None) };
+    let checked = validate(scope, &entry, &Value::Object(call.args.clone()))?;
+    let call_id = CallId::from_uuid(engine.clock().new_id());
+    let (args, stop) = (&call.args, &call.cancel);
+    let asked = AskedCall { engine, scope, call_id, call, entry: &entry, args, checked: &checked, stop };
+    let answer = answer_ahead(&asked, question).await?;
+    Ok(answer.map(|answer| (asked.terms(), answer)))
 }
 
 /// Hooks together may take as long as the call itself.
@@ -94,7 +111,7 @@ fn hook_time(scope: &RunScope, entry: &ToolEntry, call: &StepCall) -> Duration {
     Duration::from_millis(ms.max(1))
 }
 
-/// Asks one hook. A hook that breaks or hangs lets nothing through.
+/// Runs one hook. If the hook fails or hangs, the call is refused.
 async fn ask_hook(
     hook: &dyn crate::Hook,
     call: HookCall<'_>,
@@ -140,7 +157,7 @@ fn look_up(scope: &RunScope, name: &str) -> Result<Arc<ToolEntry>, Failure> {
 }
 
 /// The policy's decision about these arguments, which hooks may have changed from those that were `given`.
-fn weigh(
+fn apply_policy(
     scope: &RunScope,
     entry: &ToolEntry,
     given: &Map<String, Value>,
@@ -170,9 +187,9 @@ fn not_an_object() -> Failure {
 }
 
 fn validate(scope: &RunScope, entry: &ToolEntry, args: &Value) -> Result<Checked, Failure> {
-    // First of all: what is said about arguments that do not fit may quote them.
+    // Secrets are found first, because errors about invalid arguments may quote them.
     let secrets = scope.recorder.secrets();
-    let marks = Marks { tool: Some(entry), tools: &scope.tools.snapshot, policy: &scope.policy };
+    let marks = SecretMarks { tool: Some(entry), tools: &scope.tools.snapshot, policy: &scope.policy };
     let kept = secrets.keep(marks, fields(args)?, Placeholders::Hide);
     let invalid = |mut violations: Vec<Violation>| {
         for violation in &mut violations {
@@ -206,7 +223,7 @@ fn validate(scope: &RunScope, entry: &ToolEntry, args: &Value) -> Result<Checked
             })?;
         }
     }
-    if !entry.answers_misfits() {
+    if !entry.reports_invalid_arguments_itself() {
         entry.check_input(args).map_err(invalid)?;
     }
     let json = match &kept {

@@ -1,13 +1,13 @@
 //! Stages 11 and 12 of the pipeline: turn any outcome into exactly one [`ToolResult`] and record it.
 
-use super::{Settled, StepCall};
+use super::{FinishedCall, StepCall};
 use crate::{
     Blob, Engine, Failed, Output,
     facts::{self, Externalized},
     record::{INLINE_BYTES, OutcomeRecord, Record, RefusedRecord, ResultRecord},
     redact::redactor,
     scope::RunScope,
-    secrets::{Marks, Placeholders},
+    secrets::{Placeholders, SecretMarks},
     store::{Durability, Position, StoreError},
     view,
 };
@@ -29,12 +29,13 @@ pub(super) fn settle(
     outcome: Result<Output, Failed>,
     status: ResultStatus,
     side_effects: bool,
-) -> Settled {
+) -> FinishedCall {
     let outcome = outcome.and_then(|output| check_output(entry, output));
     let (outcome, apart) = to_record(engine, scope, started, status, outcome);
     let record = Record::Result(ResultRecord { call_id: envelope.call_id, outcome });
     scope.recorder.push(&record);
-    // Ride: the next intent, or a call that depends on this result, makes it durable. That is one sync a step, not two.
+    // `Ride`: the next intent, or a call that depends on this result, makes it durable. This needs one sync per step
+    // instead of two.
     let position = flush_result(scope);
     let outcome = record.into_outcome().unwrap_or_else(|| OutcomeRecord::new(ResultStatus::Error, started));
     let data_blob = outcome.data_blob.clone();
@@ -45,12 +46,12 @@ pub(super) fn settle(
         hook.after(&result);
     }
     match position {
-        Ok(position) => Settled { result, whole, position, side_effects },
-        Err(error) => Settled::new(with_store_failure(result, error.into()), Position::default(), side_effects),
+        Ok(position) => FinishedCall { result, whole, position, side_effects },
+        Err(error) => FinishedCall::new(with_store_failure(result, error.into()), Position::default(), side_effects),
     }
 }
 
-/// Queues a result. The end of a run of one call comes right after its result and takes it along: one batch, not two.
+/// Queues a result. In a run of one call, the end of the run follows at once, and both are written as one batch.
 fn flush_result(scope: &RunScope) -> Result<Position, StoreError> {
     if scope.is_one_call { Ok(Position::default()) } else { scope.recorder.flush(Durability::Ride) }
 }
@@ -119,7 +120,7 @@ fn to_record(
         Err(failed) => {
             record.status = if status == ResultStatus::Ok { ResultStatus::Error } else { status };
             record.effects = keep(failed.effects);
-            // What a provider says of its failure may quote what it was configured with.
+            // A provider's error message may quote its configuration, so secrets are hidden.
             record.error = Some(redactor().failure(failed.failure));
             record.debug_message = failed.debug_message.map(|text| redactor().text(&text).into_owned());
             (record, None)
@@ -127,7 +128,7 @@ fn to_record(
     }
 }
 
-/// A large output as it is kept.
+/// A large output that is stored as a blob.
 fn without_secrets(scope: &RunScope, data: &Map<String, Value>) -> serde_json::Result<Vec<u8>> {
     let secrets = scope.recorder.secrets();
     if !secrets.is_used() {
@@ -175,7 +176,7 @@ fn json_size(data: &Map<String, Value>) -> usize {
         return INLINE_BYTES - room;
     }
     let mut counter = Counter(0);
-    // What cannot be written is too large for everything.
+    // A value that cannot be serialised counts as too large.
     serde_json::to_writer(&mut counter, data).map_or(usize::MAX, |()| counter.0)
 }
 
@@ -244,7 +245,13 @@ pub(super) fn to_result(
 }
 
 /// An outcome without a dispatched call: recorded, so that what was refused can be seen afterwards.
-pub(crate) fn refuse(engine: &Engine, scope: &RunScope, call_id: CallId, call: &StepCall, failure: Failure) -> Settled {
+pub(crate) fn refuse(
+    engine: &Engine,
+    scope: &RunScope,
+    call_id: CallId,
+    call: &StepCall,
+    failure: Failure,
+) -> FinishedCall {
     let Failed { failure, debug_message, .. } = failure.into();
     let status = match failure.code {
         ErrorCode::Cancelled => ResultStatus::Cancelled,
@@ -252,7 +259,7 @@ pub(crate) fn refuse(engine: &Engine, scope: &RunScope, call_id: CallId, call: &
         _ => ResultStatus::Error,
     };
     let now = engine.clock().now();
-    let marks = Marks::of(&scope.tools.snapshot, &scope.policy, &call.tool);
+    let marks = SecretMarks::of(&scope.tools.snapshot, &scope.policy, &call.tool);
     let kept = scope.recorder.secrets().keep(marks, &call.args, Placeholders::Hide);
     let args = kept.map_or_else(|| call.args.clone(), |kept| Map::clone(&kept.args));
     let asked = (json_size(&args) <= INLINE_BYTES).then_some(Value::Object(args));
@@ -261,7 +268,7 @@ pub(crate) fn refuse(engine: &Engine, scope: &RunScope, call_id: CallId, call: &
 }
 
 /// A step that is not going to run.
-pub(crate) fn skip(engine: &Engine, scope: &RunScope, call: &StepCall, why: String) -> Settled {
+pub(crate) fn skip(engine: &Engine, scope: &RunScope, call: &StepCall, why: String) -> FinishedCall {
     let now = engine.clock().now();
     let call_id = CallId::from_uuid(engine.clock().new_id());
     finish_refusal(scope, call_id, call, now, Refusal::skipped(why))
@@ -274,7 +281,7 @@ pub(super) fn unpredictable(
     call_id: CallId,
     call: &StepCall,
     side_effects: &[std::borrow::Cow<'static, str>],
-) -> Settled {
+) -> FinishedCall {
     let kinds = if side_effects.is_empty() { "unknown effects".to_owned() } else { side_effects.join(", ") };
     let why = format!("Cannot be predicted: {} would have {kinds}", call.tool);
     finish_refusal(scope, call_id, call, engine.clock().now(), Refusal::skipped(why))
@@ -303,7 +310,7 @@ fn finish_refusal(
     call: &StepCall,
     now: Timestamp,
     Refusal { args, status, error, debug_message, user_message }: Refusal,
-) -> Settled {
+) -> FinishedCall {
     let tool = tool_name(&call.tool);
     let debug_message = debug_message.map(|text| redactor().text(&text).into_owned());
     let outcome = OutcomeRecord { error, user_message, debug_message, ..OutcomeRecord::new(status, now) };
@@ -320,11 +327,11 @@ fn finish_refusal(
         outcome,
     }));
     match flush_result(scope) {
-        Ok(position) => Settled::new(result, position, false),
+        Ok(position) => FinishedCall::new(result, position, false),
         Err(failure) => {
             // Nothing was done, so the caller gets the reason and not the failure to record it.
             tracing::error!(%failure, run = %scope.run_id, "a refused call could not be recorded");
-            Settled::new(result, Position::default(), false)
+            FinishedCall::new(result, Position::default(), false)
         }
     }
 }
@@ -336,7 +343,7 @@ pub(super) fn unrecorded(
     envelope: &ToolCall,
     started: Timestamp,
     failure: Failure,
-) -> Settled {
+) -> FinishedCall {
     let parts = ToolResultParts {
         call_id: envelope.call_id,
         run_id: envelope.run_id,
@@ -356,7 +363,7 @@ pub(super) fn unrecorded(
         debug_message: None,
     };
     let result = ToolResult::or_internal_error(parts);
-    Settled::new(result, Position::default(), false)
+    FinishedCall::new(result, Position::default(), false)
 }
 
 /// Adds a store failure to a result that was not made durable: the effects happened, but the record of them cannot be

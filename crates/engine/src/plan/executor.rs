@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Engine,
-    pipeline::{self, Settled},
+    pipeline::{self, FinishedCall},
     record::{CancelRecord, PausedRecord, Record, RetryRecord},
     scope::RunScope,
     secrets,
@@ -80,7 +80,7 @@ fn task(work: Work, cut_off: CancellationToken) -> Task {
 
 #[allow(clippy::large_enum_variant)] // moved once, from the future that made it
 enum Finished {
-    Call { step: usize, index: u32, settled: Settled },
+    Call { step: usize, index: u32, settled: FinishedCall },
     Timer { step: usize, index: u32 },
 }
 
@@ -102,7 +102,7 @@ struct Drive {
     actions: VecDeque<Action>,
     calls: FuturesUnordered<Work>,
     /// Calls with effects that others run beside: on tasks of their own, so that one is prepared while another's record
-    /// reaches the disk, on whichever core is free.
+    /// reaches the disk, on any free core.
     tasks: FuturesUnordered<Task>,
     timers: FuturesUnordered<Work>,
     cut_off: CancellationToken,
@@ -129,8 +129,8 @@ impl Drive {
         self.actions.extend(self.scheduler.apply(event));
     }
 
-    /// Drops what is under way. It has no result, just as after a crash, and is settled the same way when the run is taken
-    /// up again. So nobody may be left who would record one when told to stop.
+    /// Drops the calls in flight. They have no result, as after a crash, and are handled in the same way when the run
+    /// is resumed. Therefore no task may remain that would record a result when it is stopped.
     async fn cut_off(&mut self) {
         self.calls.clear();
         self.cut_off.cancel();
@@ -232,7 +232,7 @@ impl Executor {
                     None
                 }
                 () = self.engine.shutdown_token().cancelled(), if on.give_up.is_none() && self.mode == Mode::Live => {
-                    // Waits need not be sat out: they are recorded with the time at which they end.
+                    // Waiting need not continue: a wait is recorded with the time at which it ends.
                     on.timers.clear();
                     on.give_up = Some(Instant::now() + self.engine.options().grace / 2);
                     None
@@ -262,7 +262,7 @@ impl Executor {
         }
     }
 
-    /// Carries out what the scheduler decided. Answers how the run ended, if that ends it.
+    /// Carries out the scheduler's action. Returns how the run ended, if the action ends it.
     async fn act(&mut self, on: &mut Drive, action: Action) -> Option<Ended> {
         match action {
             Action::Done(end) => return Some(self.finish(end)),

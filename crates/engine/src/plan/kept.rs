@@ -8,7 +8,7 @@ use crate::{
     Engine,
     engine::Tools,
     scope::RunScope,
-    secrets::{Marks, RunSecrets, whole_values},
+    secrets::{RunSecrets, SecretMarks, whole_values},
 };
 use serde_json::{Map, Value};
 use toolyard_catalog::EffectivePolicy;
@@ -53,7 +53,7 @@ fn hide(
     }
     let mut is_changed = false;
     for (index, step) in plan.steps.iter().enumerate() {
-        let marks = Marks::of(&tools.snapshot, policy, &step.tool);
+        let marks = SecretMarks::of(&tools.snapshot, policy, &step.tool);
         let args: Map<String, Value> = step.args.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
         for secret in whole_values(marks, &args) {
             let place = kept.pointer_mut(&format!("/steps/{index}/args{}", secret.path));

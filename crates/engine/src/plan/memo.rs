@@ -125,8 +125,8 @@ impl Memo {
         Ok(memo)
     }
 
-    /// A batch is stored whole, and its last record proves it: records at the end that nothing proves were written by
-    /// somebody else, unless the ledger says that an earlier version left them so.
+    /// A batch is stored whole, and its last record proves it: unproven records at the end were not written by
+    /// Toolyard, unless the ledger says that an earlier version left them so.
     fn find_unproven(&mut self, store: &dyn Store, run_id: RunId, walker: &ChainWalker<'_>) -> Result<(), Failure> {
         let Some(tail) = walker.unproven_tail() else { return Ok(()) };
         let (seq, chain) = walker.head();

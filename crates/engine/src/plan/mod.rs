@@ -20,7 +20,7 @@ mod undo;
 
 pub use check::{CheckReport, Issue, PlanSummary};
 pub use parse::parse_plan;
-pub use recovery::{Recovered, Swept};
+pub use recovery::{Recovered, SweepHistory};
 pub use report::{Deviation, IterationReport, RunReport, StepReport};
 pub use runs::{Consent, DryRunReport, PlanRequest, ReplayReport, StartedRun};
 pub use undo::{NotUndoable, UndoPlan};

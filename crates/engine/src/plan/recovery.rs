@@ -15,7 +15,7 @@ use crate::{
     facts::{self, UnsignedFacts},
     pipeline::{self, Reconciliation},
     record::{NoteRecord, Record, SettledRecord, Settlement},
-    store::{Batch, Durability, LeftBehind, RunKind, RunRow, StoreError},
+    store::{Batch, Durability, LeftBehind, RunFilter, RunKind, RunRow, StoreError},
 };
 use std::{collections::HashSet, ops::ControlFlow, sync::Arc};
 use tokio_util::sync::CancellationToken;
@@ -40,7 +40,7 @@ const SWEEP_RUNS: usize = 10_000;
 /// What a sweep has tried already in this process: a run that cannot be read, or that waits for a person, is not tried
 /// again every half second.
 #[derive(Debug, Default)]
-pub struct Swept(HashSet<RunId>);
+pub struct SweepHistory(HashSet<RunId>);
 
 impl Recovered {
     /// Whether there was anything to do.
@@ -50,19 +50,24 @@ impl Recovered {
 }
 
 impl Engine {
-    /// Takes up what processes that are gone left behind, at a start. Plans are driven in the background; direct calls are
-    /// settled.
+    /// Recovers the runs of dead processes, at start. Plans are driven in the background; direct calls are settled.
     pub async fn recover(&self) -> Result<Recovered, Failure> {
         self.seal_left_behind().await?;
-        // Before the runs are taken up, which ask their questions again and find these.
+        // Questions are restored before the runs are resumed, because resumed runs ask their questions again and must
+        // find these.
         self.approvals().restore().await?;
-        self.take_up_left_behind(&mut Swept::default()).await
+        let held = self.held_without_a_beginning().await?;
+        let mut recovered = self.take_up_left_behind(&mut SweepHistory::default()).await?;
+        for left in held {
+            self.take_up_one(left, &mut recovered).await;
+        }
+        Ok(recovered)
     }
 
     /// As [`Engine::recover`], again and again in a process that runs: takes up the runs of processes that died since, and
     /// runs of this one whose end could not be recorded while the store could not write.
-    pub async fn sweep(&self, swept: &mut Swept) -> Result<Recovered, Failure> {
-        if self.shutdown_token().is_cancelled() || self.store().writable().is_err() {
+    pub async fn sweep(&self, swept: &mut SweepHistory) -> Result<Recovered, Failure> {
+        if self.shutdown_token().is_cancelled() || self.is_draining() || self.store().writable().is_err() {
             return Ok(Recovered::default());
         }
         self.approvals().expire().await?;
@@ -80,14 +85,35 @@ impl Engine {
         Ok(recovered)
     }
 
-    async fn take_up_left_behind(&self, swept: &mut Swept) -> Result<Recovered, Failure> {
+    /// Runs that this process seems to hold although it has begun none: somebody edited the store. They are taken up like
+    /// the others, because nobody else would.
+    async fn held_without_a_beginning(&self) -> Result<Vec<LeftBehind>, Failure> {
+        let open = self
+            .read(|store| {
+                let statuses = vec![RunStatus::Pending, RunStatus::Running];
+                let rows = store.runs(&RunFilter { statuses, limit: SWEEP_RUNS, ..RunFilter::default() })?;
+                let mine = store.owner();
+                let mut held = Vec::new();
+                for row in rows {
+                    if store.holder(row.run_id)?.as_ref() == Some(&mine) {
+                        held.push(LeftBehind { row, holder: Some(mine.clone()) });
+                    }
+                }
+                Ok(held)
+            })
+            .await?;
+        let active = self.active_runs();
+        Ok(open.into_iter().filter(|left| !active.contains(&left.row.run_id)).collect())
+    }
+
+    async fn take_up_left_behind(&self, swept: &mut SweepHistory) -> Result<Recovered, Failure> {
         let mut recovered = Recovered::default();
         for left in self.read(|store| store.left_behind(SWEEP_RUNS)).await? {
             if !swept.0.contains(&left.row.run_id) {
                 self.take_up_one(left, &mut recovered).await;
             }
         }
-        // What may work a moment later is tried again.
+        // A failure that may be temporary is retried.
         let is_final = |failure: &Failure| !matches!(failure.code, ErrorCode::Conflict | ErrorCode::StoreUnavailable);
         swept.0.extend(&recovered.paused);
         swept.0.extend(recovered.failed.iter().filter(|(_, failure)| is_final(failure)).map(|(run_id, _)| *run_id));
@@ -134,6 +160,7 @@ impl Engine {
 
     /// Takes a run up and drives it to its end. `approved_by` answers for a policy that changed since it was approved.
     pub async fn resume(&self, run_id: RunId, approved_by: Option<Approver>) -> Result<RunReport, Failure> {
+        self.check_not_draining()?;
         let row = self.read(move |store| store.run(run_id)).await?;
         let row = row.ok_or_else(|| Failure::new(ErrorCode::NotFound, format!("there is no run {run_id}")))?;
         if row.status.is_final() {
@@ -176,7 +203,7 @@ impl Engine {
         let pending: HashSet<CallId> = memo.pending.values().map(|c| c.call_id).collect();
         let open = |id: &CallId| pending.contains(id) && !memo.settlements.contains_key(id);
         let doubtful: Vec<CallId> = memo.paused_for.iter().copied().filter(open).collect();
-        // A run that is not paused has somebody who writes its record: nobody else may.
+        // A run that is not paused has an owner that writes its record; no other process may write it.
         if row.status != RunStatus::Paused || doubtful.is_empty() {
             return Err(Failure::new(ErrorCode::PreconditionFailed, "no call of this run is in doubt"));
         }
@@ -192,7 +219,7 @@ impl Engine {
         Ok(doubtful)
     }
 
-    /// Claims a run from whoever held it when its row was read, and goes on with its record.
+    /// Claims a run from the owner that held it when its row was read, and continues its record.
     async fn reopen(&self, memo: &Memo, left: &LeftBehind) -> Result<Recorder, Failure> {
         let LeftBehind { row, holder } = left;
         let (holder, run_id) = (holder.clone(), row.run_id);
@@ -204,7 +231,8 @@ impl Engine {
             if !store.claim(run_id, holder.as_ref())? {
                 return Ok(false);
             }
-            // Somebody may have taken the run up and ended it since its record was read; then it is not ours to go on with.
+            // Another process may have resumed and ended the run since its record was read; then this process must not
+            // continue it.
             let mut grown = false;
             store.settle()?;
             store.frames(run_id, known + 1, &mut |_| {
@@ -219,7 +247,7 @@ impl Engine {
             Ok(!grown)
         };
         if !self.read(claim).await? {
-            return Err(Failure::new(ErrorCode::Conflict, "somebody else took this run up"));
+            return Err(Failure::new(ErrorCode::Conflict, "another process resumed this run"));
         }
         let mut view = crate::view::RunView::new(run_id);
         view.continue_from(&memo.view);
@@ -279,7 +307,7 @@ impl Engine {
         let side_effects = compiled.steps.iter().any(|s| s.side_effects);
         let same_policy = memo.started.policy_hash == policy.hash();
         let confirmed = memo.confirmation.is_some() || !(side_effects && policy.snapshot().confirmations_required);
-        // A plan that was waiting for its approval goes on waiting: its question is still open, or has its answer.
+        // A plan that was waiting for approval continues to wait: its question is still open, or has been answered.
         let was_asking = !confirmed && approved_by.is_none() && left.row.status == RunStatus::Pending;
         let asks = was_asking && self.approvals().keeps_questions();
         if (!same_policy || !confirmed) && side_effects && approved_by.is_none() && !asks {
@@ -314,7 +342,7 @@ impl Engine {
         Ok(Some(StartedRun::resumed(self.clone(), executor, plan.goal.clone(), started_at, consent)))
     }
 
-    /// A direct call has nobody waiting for it any more: what is not known to have happened is not made to happen.
+    /// No caller waits for a direct call any more: a call that may not have happened is not made again.
     async fn settle_direct(&self, left: LeftBehind) -> Result<(), Failure> {
         let run_id = left.row.run_id;
         let memo = self.load_memo(run_id).await?;

@@ -60,7 +60,7 @@ pub struct PlanRequest {
     pub parent_run_id: Option<RunId>,
     /// The run's id, from [`Engine::new_run_id`], for callers that want to subscribe before the first event.
     pub run_id: Option<RunId>,
-    /// Version of whatever wrote the plan; it travels on every call.
+    /// The version of the planner that wrote the plan; it is recorded with every call.
     pub planner_version: Option<String>,
 }
 
@@ -138,6 +138,7 @@ impl Engine {
         request: PlanRequest,
         imported: HashMap<CallKey, ToolResult>,
     ) -> Result<StartedRun, Failure> {
+        self.check_not_draining()?;
         let policy = self.policy_for(&caller);
         let (report, compiled) = self.compile(plan, &policy);
         let compiled = match compiled {
@@ -376,11 +377,21 @@ impl StartedRun {
         Self { is_detached: true, ..self }
     }
 
+    /// Waits until the beginning of the run is durable, where several nodes share the store: a run that a caller was told
+    /// of is taken up by another node if this one is lost.
+    pub async fn recorded(&self) -> Result<(), Failure> {
+        if self.engine.store().is_shared() {
+            self.executor.scope.recorder.sync().await?;
+        }
+        Ok(())
+    }
+
     /// Drives the run to its end.
     pub async fn drive(mut self) -> Result<RunReport, Failure> {
         let scope = self.executor.scope.clone();
         let engine = self.engine.clone();
         let _registered = engine.register_run(scope.run_id, scope.cancel.clone());
+        engine.show_others(&scope);
         let consent = tokio::select! {
             biased;
             consent = self.obtain_consent(&scope) => Some(consent),
@@ -415,7 +426,7 @@ impl StartedRun {
             }));
         }
         let ended_at = if status == RunStatus::Paused {
-            // Another process may take the run up: sign what this one wrote.
+            // Another process may resume the run, so the records of this one are signed.
             scope.recorder.checkpoint();
             let row = self.engine.row(scope, RunKind::Plan, &self.title, self.started_at, RunStatus::Paused, None);
             scope.recorder.set_row(row);
@@ -435,7 +446,7 @@ impl StartedRun {
                 message,
             );
             if let Err(error) = ended {
-                // The sync below fails for the same reason, and says so in the report.
+                // The sync below fails for the same reason, and the report contains it.
                 tracing::error!(%error, run = %scope.run_id, "the end of a run could not be recorded");
             }
             Some(self.engine.clock().now())
@@ -445,7 +456,7 @@ impl StartedRun {
         self.report(status, error, ended_at, deviation)
     }
 
-    /// The engine shuts down: nothing more is recorded, and the next start takes the run up.
+    /// Leaves the run because the engine shuts down: nothing more is recorded, and the next start resumes the run.
     async fn leave(&mut self, scope: &Arc<RunScope>, status: RunStatus) -> RunReport {
         let row = self.engine.row(scope, RunKind::Plan, &self.title, self.started_at, status, None);
         scope.recorder.set_row(row);

@@ -6,13 +6,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_protocol::{ActionPlan, CallId, ErrorCode, Failure, RiskLevel, RunId, RunStatus, Step, StepId};
 
-/// The plan that takes a run back, and what it cannot take back.
+/// The plan that undoes a run, and the calls that it cannot undo.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UndoPlan {
     /// The run to be taken back.
     pub run_id: RunId,
-    /// The plan; absent when there is nothing to take back.
+    /// The plan; absent if there is nothing to undo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<ActionPlan>,
     /// Calls that cannot be taken back, and why.
@@ -32,7 +32,7 @@ pub struct NotUndoable {
 }
 
 impl Engine {
-    /// Works out how to take a run back. Nothing happens until the plan is run, like any other plan.
+    /// Computes the plan that undoes a run. Nothing changes until that plan is run, like any other plan.
     pub async fn plan_undo(&self, run_id: RunId) -> Result<UndoPlan, Failure> {
         let memo = self.load_memo(run_id).await?;
         if memo.finished.is_none() {

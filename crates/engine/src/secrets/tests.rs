@@ -22,9 +22,9 @@ fn tool(schema: Value) -> ToolEntry {
     ToolEntry::new(definition, ToolSource::core()).unwrap()
 }
 
-fn keep(secrets: &RunSecrets, schema: Value, rules: Value, args: &Value) -> Option<Kept> {
+fn keep(secrets: &RunSecrets, schema: Value, rules: Value, args: &Value) -> Option<StoredArguments> {
     let (tools, policy, tool) = (Registry::new().snapshot(), policy(rules), tool(schema));
-    let marks = Marks { tool: Some(&tool), tools: &tools, policy: &policy };
+    let marks = SecretMarks { tool: Some(&tool), tools: &tools, policy: &policy };
     secrets.keep(marks, args.as_object().unwrap(), Placeholders::Hide)
 }
 
@@ -96,7 +96,7 @@ fn a_placeholder_that_a_caller_wrote_is_not_taken_for_a_secret() {
     assert!(keep(&secrets(), json!({"type":"object"}), json!({}), &text).is_some());
     let none = policy(json!({}));
     let tools = Registry::new().snapshot();
-    let marks = Marks::of(&tools, &none, "none");
+    let marks = SecretMarks::of(&tools, &none, "none");
     let read = secrets().keep(marks, forged.as_object().unwrap(), Placeholders::Stay);
     assert!(read.is_none(), "what was read from a record stays: {read:?}");
     assert!(demand_secrets(forged.as_object().unwrap()).is_err());

@@ -1,4 +1,4 @@
-//! What a question shows, and that its answer is for that and nothing else.
+//! What a question shows, and that its answer applies to exactly that.
 
 use crate::{
     approvals::{answer, asked, asks, spawn, write},

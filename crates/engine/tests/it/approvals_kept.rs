@@ -2,10 +2,13 @@
 
 use crate::{
     approvals::{answer, asked, asks, write},
-    support::{Bench, BenchParts, agent, bench_under, bench_with, code, detail, person, plan, request, until, within},
+    support::{
+        Bench, BenchParts, SettableClock, agent, bench_under, bench_with, code, detail, person, plan, request, until,
+        within,
+    },
 };
 use serde_json::{Value, json};
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 use toolyard_engine::{
     CallAnswer, CallRequest,
     approvals::{ApprovalDecision, DenialCause},
@@ -137,11 +140,13 @@ async fn a_target_that_changed_since_is_asked_about_again_and_the_old_question_i
 
 #[tokio::test]
 async fn a_question_that_nobody_answers_in_all_its_time_is_a_denial() {
-    let policy = json!({"risk": {"writes": "ask"}, "approval": {"timeoutMs": 1, "keepMs": 300}});
-    let b = kept(policy);
+    let policy = json!({"risk": {"writes": "ask"}, "approval": {"timeoutMs": 1, "keepMs": 3_600_000}});
+    let clock = Arc::new(SettableClock::default());
+    let b = Arc::new(bench_with(BenchParts { policy, clock: clock.clone(), ..BenchParts::default() }));
+    b.engine.approvals().keep_questions();
     call(&b).await;
     assert_eq!(b.engine.approvals().history().unwrap().len(), 0, "it is still open");
-    tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+    clock.advance(Duration::from_hours(1));
     assert!(b.engine.approvals().pending().is_empty());
     b.engine.approvals().expire().await.unwrap();
     let history = b.engine.approvals().history().unwrap();

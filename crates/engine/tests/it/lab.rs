@@ -1,4 +1,5 @@
-//! Small tools, each with one habit: echoing, failing so many times, hanging, panicking, lying about its output.
+//! Small tools, each with one behaviour: echoing, failing a number of times, hanging, panicking, returning wrong
+//! output.
 
 use crate::support::entry;
 use serde_json::{Map, Value, json};

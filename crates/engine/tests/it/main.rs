@@ -1,6 +1,6 @@
 //! The engine as its doors see it: whole calls, whole plans, whole records, and what is left of them after a crash.
 //!
-//! Each test is named after the rule it holds. The tools are those of [`lab`] (small, each with one bad habit) and of
+//! Each test is named after the rule it holds. The tools are those of [`lab`] (small, each with one behaviour) and of
 //! [`files`] (a disk in memory with etags, intents, reconciliation, previews and inverses).
 
 // `Failure` is the vocabulary's one error and is handed over by value.
@@ -16,6 +16,7 @@ mod files;
 mod fuzz;
 mod grants;
 mod lab;
+mod nodes;
 mod pipeline;
 mod pipeline_record;
 mod plan_check;

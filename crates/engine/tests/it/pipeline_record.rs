@@ -1,4 +1,4 @@
-//! One call and its record: a key gives the same result again, and nothing is told before it is durable.
+//! One call and its record: a key returns the same result again, and nothing is reported before it is durable.
 
 use crate::support::{agent, bench, bench_under, code, detail, entry, limits, person, request, until, within};
 use serde_json::{Value, json};

@@ -192,7 +192,7 @@ async fn an_approval_is_for_this_plan_policy_and_preview_and_no_other() {
 async fn what_differs_from_the_approved_preview_is_reported_and_recorded() {
     let b = bench();
     b.disk.set("old.md", "old");
-    // A command nobody can predict changes the file in the middle of the run: what is appended to differs.
+    // A command without a prediction changes the file during the run, so the append differs from the preview.
     struct Meddler(Arc<crate::files::Disk>);
     impl Provider for Meddler {
         fn execute<'a>(

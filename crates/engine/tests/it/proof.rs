@@ -1,5 +1,5 @@
-//! The ledger as others see it: receipts, heads and tiles checked with other people's code, keys that change, and stores
-//! that earlier versions left.
+//! The ledger for other parties: receipts, heads and tiles checked with other implementations, replaced keys, and
+//! stores of earlier versions.
 
 use crate::{
     stores::Tap,
@@ -190,6 +190,33 @@ async fn a_replaced_key_is_signed_by_the_old_one_and_both_are_accepted_at_their_
         assert!(verify_run(&*b.store, run_id, &verifier(&b)).unwrap().ok);
     }
     let keys: Vec<Verifier> = spans.iter().map(|span| Verifier::parse(&span.key).unwrap()).collect();
+    // Each change is proven under the key before it and under the key after it.
+    let changes = ledger::key_changes(&*b.store, &verifier(&b)).unwrap();
+    assert_eq!(changes.len(), 2);
+    for (change, pair) in changes.iter().zip(keys.windows(2)) {
+        let leaf: serde_json::Value = serde_json::from_str(&change.leaf).unwrap();
+        assert_eq!(leaf["type"], "key");
+        assert_eq!(
+            (leaf["old"].as_str(), leaf["new"].as_str()),
+            (Some(&*pair[0].to_text()), Some(&*pair[1].to_text()))
+        );
+        let accepted = change.accepted.as_ref().unwrap();
+        for (inclusion, key) in [(&change.announced, &pair[0]), (accepted, &pair[1])] {
+            let receipt = Receipt {
+                leaf: change.leaf.clone(),
+                index: change.index,
+                proof: inclusion.proof.clone(),
+                checkpoint: inclusion.checkpoint.clone(),
+                ..old_receipt.clone()
+            };
+            // The leaf is no run's, which is found after the proof and the signature were accepted.
+            let problem =
+                |key: &Verifier| verify_receipt(&receipt, std::slice::from_ref(key)).first_bad.unwrap().problem;
+            assert_eq!(problem(key), "its leaf is not the end of the run that it names");
+            let other = Signer::from_secret("test", &[9; 32]).verifier();
+            assert_eq!(problem(&other), "its checkpoint is not signed with a key that is known here");
+        }
+    }
     assert!(verify_receipt(&old_receipt, &keys).ok, "a receipt outlives the key that signed it");
     // The first key does not vouch for what the second one signed.
     let first = Signer::from_secret("test", &SECRET).verifier();
@@ -222,7 +249,11 @@ async fn a_chained_ledger_of_an_earlier_version_is_taken_into_the_tree() {
     let new = sealed_calls(&next, 1).await[0];
     let report = verify_all(&next);
     assert!(report.ok, "{report:?}");
-    assert_eq!((report.entries, report.size, report.runs), (4, 2, 3), "two chained, the chain's end, one run");
+    assert_eq!(
+        (report.entries, report.size, report.runs),
+        (4, 3, 3),
+        "two chained, the chain's end, one run, the mark"
+    );
     for run_id in [runs[0], runs[1], new] {
         let report = verify_run(&*next.store, run_id, &verifier(&next)).unwrap();
         assert!(report.ok && report.ledger_entry.is_some(), "{report:?}");

@@ -1,4 +1,4 @@
-//! Any small plan, cut off anywhere, ends as if it had not been.
+//! Any small plan that is interrupted at any place ends as if it had not been interrupted.
 
 use crate::{
     files::Tree,

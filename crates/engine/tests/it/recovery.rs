@@ -1,11 +1,11 @@
-//! After a crash: nothing lost, nothing done twice, nothing made up.
+//! After a crash, no recorded call is lost, none is made twice, and no result is invented.
 
 use crate::{
     files::{Dies, Disk, Tree},
     stores::Tap,
     support::{
-        Bench, BenchParts, agent, approver, bench, bench_with, code, failure_code, limits, person, plan, quick,
-        request, status_words, step, until, within, words, yolo,
+        Bench, BenchParts, agent, approver, bench, bench_with, code, failure_code, limits, person, plan, request,
+        status_words, step, until, within, words, yolo,
     },
 };
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ impl Wreck {
     pub(crate) fn bench(self, policy: Value) -> Bench {
         let disk = Disk::of(self.tree);
         *disk.applied.lock().unwrap() = self.applied;
-        bench_with(BenchParts { store: Arc::new(self.store), disk, policy, options: quick() })
+        bench_with(BenchParts { store: Arc::new(self.store), disk, policy, ..BenchParts::default() })
     }
 }
 
@@ -240,7 +240,7 @@ async fn a_call_that_cannot_be_asked_pauses_the_run() {
     assert_eq!(export.manifest.status, RunStatus::Paused);
     assert!(export.events.iter().any(|e| e.payload.as_ref().is_some_and(|p| p.get("paused").is_some())));
     assert_eq!(b.store.holder(run_id).unwrap(), None);
-    // Taken up again without a word from anybody, it pauses again.
+    // Resumed without a decision, the run pauses again.
     let report = within(b.engine.resume(run_id, None)).await.unwrap();
     assert_eq!((report.status, failure_code(&report.error)), (RunStatus::Paused, "IN_DOUBT"));
     assert_eq!(status_words(&report), words([("w", "ok"), ("c", "error"), ("after", "open")]));

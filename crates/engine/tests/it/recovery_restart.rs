@@ -283,3 +283,27 @@ async fn a_tool_that_is_gone_keeps_the_run_from_going_on_and_nothing_is_made_up(
     assert_eq!(b.row(whole.run_id).status, RunStatus::Running, "it can still go on once the tool is back");
     assert_eq!(b.store.kept_frames(whole.run_id).len(), 3);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_draining_node_ends_what_it_has_and_begins_nothing_new() {
+    let b = Arc::new(bench());
+    b.engine.announce_drain();
+    assert!(b.engine.is_draining());
+    assert!(b.call("lab.echo", json!({"value": 1})).await.ok, "what still arrives is done");
+    let run = {
+        let b = b.clone();
+        tokio::spawn(async move {
+            b.run(json!([{"id": "s", "tool": "lab.slow", "args": {"ms": 20_000}}, {"id": "w", "tool": "file.write", "args": {"path": "a.md", "content": "x"}, "dependsOn": ["s"]}])).await
+        })
+    };
+    until("it runs", || b.lab.total() == 2).await;
+    b.engine.refuse_new_runs();
+    let refused = b.call("lab.echo", json!({"value": 1})).await;
+    let error = refused.error.clone().unwrap();
+    assert_eq!((error.code.as_str(), error.retryable), ("UNAVAILABLE", Some(true)), "{error:?}");
+    let steps = plan(json!([{"id": "e", "tool": "lab.echo", "args": {"value": 1}}]));
+    let started = b.engine.start_plan(person(), &steps, approved(), Default::default()).await;
+    assert_eq!(started.err().unwrap().code.as_str(), "UNAVAILABLE");
+    assert_eq!(within(run).await.unwrap().status, RunStatus::Finished, "runs under way go on");
+    assert_eq!(b.disk.get("a.md").unwrap(), "x");
+}

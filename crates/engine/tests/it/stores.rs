@@ -13,7 +13,7 @@ use toolyard_engine::{
     record::RecordKind,
     store::{
         Batch, Durability, Frame, FrameVisitor, Head, Hints, LedgerEntry, LedgerMaker, LeftBehind, NewFact, Owner,
-        Position, RemovedBlobs, RunFilter, RunRow, StoreError, Swap,
+        Position, RemovedBlobs, RunFilter, RunRow, StoreError, StoredFact, Swap,
     },
 };
 use toolyard_protocol::{RunId, RunStatus};
@@ -177,7 +177,7 @@ impl Store for Tap {
         }
         let (log, answer) = (self.log.clone(), self.inner.durable(position));
         Box::pin(async move {
-            // A sync takes a while; whoever does not wait for it is found out.
+            // A sync takes a while, so that code that does not wait for it fails the test.
             tokio::task::yield_now().await;
             log.lock().unwrap().push("durable".to_owned());
             answer.await
@@ -194,6 +194,9 @@ impl Store for Tap {
     }
     fn frames(&self, run_id: RunId, from_seq: u64, visit: FrameVisitor<'_>) -> Result<(), StoreError> {
         self.inner.frames(run_id, from_seq, visit)
+    }
+    fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunId>, StoreError> {
+        self.inner.unlisted_runs(limit)
     }
     fn head(&self, run_id: RunId) -> Result<Option<Head>, StoreError> {
         self.inner.head(run_id)
@@ -251,6 +254,12 @@ impl Store for Tap {
         limit: usize,
     ) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
         self.inner.list_page(space, prefix, after, limit)
+    }
+    fn fact_spaces(&self) -> Result<Vec<String>, StoreError> {
+        self.inner.fact_spaces()
+    }
+    fn stored_facts(&self, space: &str, after: Option<&str>, limit: usize) -> Result<Vec<StoredFact>, StoreError> {
+        self.inner.stored_facts(space, after, limit)
     }
     fn remove_runs(&self, runs: &[RunId]) -> Result<u64, StoreError> {
         self.inner.remove_runs(runs)

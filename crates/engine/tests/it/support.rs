@@ -1,11 +1,18 @@
 //! What every test needs: an engine over a store, a policy from JSON, plans from JSON, callers.
 
 use crate::{files::Disk, files::Files, lab::Lab, stores::Tap};
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
 use toolyard_catalog::{Policy, PolicyConfig, ToolEntry, ToolSource};
 use toolyard_engine::{
-    Blob, CallAnswer, CallRequest, Caller, Door, Engine, EngineOptions, EngineParts, Store,
+    Blob, CallAnswer, CallRequest, Caller, Clock, Door, Engine, EngineOptions, EngineParts, Store,
     authority::Approver,
     chain::Signer,
     plan::{Consent, PlanRequest, RunReport},
@@ -14,6 +21,7 @@ use toolyard_engine::{
     view::{RunExport, export_run},
 };
 use toolyard_protocol::{ActionPlan, Failure, RunId, RunStatus, ToolDefinition, ToolResult};
+use uuid::Uuid;
 
 pub(crate) const SECRET: [u8; 32] = [7; 32];
 
@@ -30,11 +38,37 @@ pub(crate) struct BenchParts {
     pub(crate) disk: Arc<Disk>,
     pub(crate) policy: Value,
     pub(crate) options: EngineOptions,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 impl Default for BenchParts {
     fn default() -> Self {
-        Self { store: Arc::new(Tap::new()), disk: Arc::default(), policy: yolo(), options: quick() }
+        Self {
+            store: Arc::new(Tap::new()),
+            disk: Arc::default(),
+            policy: yolo(),
+            options: quick(),
+            clock: system_clock(),
+        }
+    }
+}
+
+/// The machine's clock, which a test can set forward instead of waiting.
+#[derive(Default)]
+pub(crate) struct SettableClock(AtomicI64);
+
+impl SettableClock {
+    pub(crate) fn advance(&self, time: Duration) {
+        self.0.fetch_add(i64::try_from(time.as_micros()).unwrap(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for SettableClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_microsecond(Timestamp::now().as_microsecond() + self.0.load(Ordering::SeqCst)).unwrap()
+    }
+    fn new_id(&self) -> Uuid {
+        Uuid::now_v7()
     }
 }
 
@@ -67,21 +101,17 @@ pub(crate) fn bench_under(policy: Value) -> Bench {
 }
 
 pub(crate) fn bench_with(parts: BenchParts) -> Bench {
-    let engine = engine_over(parts.store.clone(), parts.policy, parts.options);
+    let engine = Engine::new(EngineParts {
+        store: parts.store.clone(),
+        signer: Signer::from_secret("test", &SECRET),
+        policy: policy(parts.policy),
+        clock: parts.clock,
+        options: parts.options,
+    });
     let lab = Arc::new(Lab::default());
     engine.register(Lab::entries(), lab.clone()).unwrap();
     engine.register(Files::entries(), Arc::new(Files::new(parts.disk.clone()))).unwrap();
     Bench { engine, store: parts.store, lab, disk: parts.disk }
-}
-
-pub(crate) fn engine_over(store: Arc<dyn Store>, config: Value, options: EngineOptions) -> Engine {
-    Engine::new(EngineParts {
-        store,
-        signer: Signer::from_secret("test", &SECRET),
-        policy: policy(config),
-        clock: system_clock(),
-        options,
-    })
 }
 
 pub(crate) fn entry(definition: Value) -> ToolEntry {
@@ -201,7 +231,7 @@ pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
     panic!("never came about: {what}");
 }
 
-/// A test that hangs is a test that fails. Long enough for retry waits under a paused clock.
+/// A timeout for tests that hang; long enough for retry delays under a paused clock.
 pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(300), work).await.expect("it ends")
 }

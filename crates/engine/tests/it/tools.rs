@@ -1,4 +1,4 @@
-//! Tools that come and go: each keeps the provider it came with.
+//! Tools that are added and removed: each keeps the provider that it was added with.
 
 use crate::support::{bench, code, entry};
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ async fn a_tool_keeps_its_provider_whatever_comes_and_goes_around_it() {
     for (name, provider) in [("a.a", "two"), ("m.b", "one"), ("m.c", "two"), ("m.d", "one"), ("z.z", "two")] {
         assert_eq!(by(name).await, Some(provider.into()), "{name}");
     }
-    // One goes, one changes hands, one comes, in one step.
+    // One tool is removed, one gets another provider, and one is added, in one step.
     b.engine.exchange(vec![exchange(&["a.a", "m.b"], &["m.b"], "three"), exchange(&[], &["a.b"], "four")]).unwrap();
     assert_eq!(code(&b.call("a.a", json!({})).await), "NOT_FOUND");
     for (name, provider) in [("a.b", "four"), ("m.b", "three"), ("m.c", "two"), ("m.d", "one"), ("z.z", "two")] {

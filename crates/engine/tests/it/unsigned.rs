@@ -1,4 +1,4 @@
-//! What nobody signed is not signed afterwards: a start that finds a rewritten run does not make it genuine.
+//! Unsigned records are not signed later: a start that finds a rewritten run does not authenticate it.
 
 use crate::{
     stores::Tap,

@@ -40,7 +40,7 @@ impl Default for Bodies {
     }
 }
 
-/// Memory of one body; given back when dropped.
+/// The memory of one body; released on drop.
 pub(crate) struct HeldBody {
     bodies: Arc<Bodies>,
     address: IpAddr,
@@ -92,7 +92,7 @@ pub(crate) struct Received {
 pub(crate) enum Unread {
     /// It is longer than the rule allows.
     TooLarge,
-    /// It did not come in time.
+    /// The body did not arrive in time.
     TooSlow,
     /// Other bodies take all memory that there is for bodies.
     NoMemory,

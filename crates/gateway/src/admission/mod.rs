@@ -132,8 +132,27 @@ pub(crate) fn admit(gateway: &Gateway, peer: &Peer, rule: Rule, request: Request
     }
 }
 
+/// Reads the body of a request whose envelope was checked: it is another node's.
+pub(crate) async fn read_node_body(
+    gateway: &Gateway,
+    peer: &Peer,
+    request: Request,
+    max_body: usize,
+    within: Duration,
+) -> Result<(axum::body::Bytes, body::HeldBody), Response> {
+    let (parts, body) = request.into_parts();
+    let rule = Rule { access: Access::Open, max_body, within };
+    if let Err(refused) = fits(rule, &body) {
+        return Err(refuse_unread(peer, &body, refused));
+    }
+    peer.seat.prove().map_err(|_| busy("there is no place for a connection of another node; try again"))?;
+    let origin = Origin::of_node(peer.address.ip());
+    let admitted = Admitted { parts, origin, seat: peer.seat.clone(), body, rule };
+    admitted.read(gateway).await.map(|received| (received.bytes, received.held))
+}
+
 /// A refusal of a request whose body is not read: the connection is closed.
-fn refuse_unread(peer: &Peer, body: &Body, refused: Response) -> Response {
+pub(crate) fn refuse_unread(peer: &Peer, body: &Body, refused: Response) -> Response {
     if body.is_end_stream() {
         return refused;
     }
@@ -288,7 +307,14 @@ pub(crate) fn refusal(status: StatusCode, message: &str, kind: &str) -> Response
 }
 
 fn json(status: StatusCode, body: &impl Serialize) -> Response {
-    let mut response = Response::new(Body::from(serde_json::to_vec(body).unwrap_or_default()));
+    let (status, body) = match serde_json::to_vec(body) {
+        Ok(body) => (status, body),
+        Err(error) => {
+            tracing::error!(%error, "a refusal cannot be written as JSON");
+            (StatusCode::INTERNAL_SERVER_ERROR, Vec::new())
+        }
+    };
+    let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     let json = HeaderValue::from_static("application/json; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, json);

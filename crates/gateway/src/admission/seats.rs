@@ -128,7 +128,7 @@ enum Counted {
     ProvenSocket,
 }
 
-/// One connection's seat; given back when dropped.
+/// The slot of one connection; released on drop.
 pub(crate) struct Seat {
     seats: Arc<Seats>,
     occupant: Arc<Occupant>,
@@ -200,7 +200,7 @@ impl Seats {
         if limited && own.unproven.len() + HEADROOM > self.per_address {
             own.evict_oldest();
         }
-        // The connection in the caller's hand is a socket too.
+        // The connection that is being accepted uses a descriptor too.
         let full = (limited && own.unproven.len() + 1 >= self.per_address) || state.unproven + 1 >= self.in_all;
         if full {
             let own = state.addresses.get(&address);
@@ -333,7 +333,7 @@ impl Seat {
     /// Marks the connection as a proven WebSocket, which has a separate limit.
     pub(crate) fn prove_socket(&self) -> Result<(), NoSeat> {
         let proven = self.prove();
-        // A full house of HTTP connections does not keep WebSockets out.
+        // The limit of HTTP connections does not apply to WebSockets.
         let mut place = lock(&self.place);
         let mut state = lock(&self.seats.state);
         match (proven, place.1) {

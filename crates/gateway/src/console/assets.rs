@@ -9,7 +9,7 @@ use toolyard_console::{Asset, CONTENT_SECURITY_POLICY, is_page};
 
 /// How long a browser keeps a file whose name contains its hash: a year.
 const FOREVER: &str = "public, max-age=31536000, immutable";
-/// Kept, and compared with ours each time.
+/// Cached, and revalidated with each request.
 const COMPARED: &str = "no-cache";
 
 /// The file that answers a request: by its path, or the first page for a page of the console.

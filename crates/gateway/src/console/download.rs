@@ -13,7 +13,7 @@ use axum::{
 use std::sync::Arc;
 use toolyard_engine::Caller;
 
-/// Answers with the file that a ticket stands for.
+/// Answers with the file of a ticket.
 pub(crate) async fn download(gateway: Gateway, request: Admitted) -> Response {
     fresh(protected(try_download(&gateway, request).await.unwrap_or_else(|refused| refused)))
 }

@@ -6,11 +6,13 @@
 
 mod assets;
 mod cookie;
+mod deny;
 mod download;
 mod pairing;
 mod socket;
 
 pub(crate) use assets::{asset, serve_asset};
+pub(crate) use deny::deny;
 pub(crate) use download::download;
 pub(crate) use pairing::{FORM, logout, pair, session};
-pub(crate) use socket::{Visitor, connect, hello, socket};
+pub(crate) use socket::{PendingBrowser, connect, hello, socket};

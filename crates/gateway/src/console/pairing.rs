@@ -32,13 +32,13 @@ const TLS_ADVICE: &str = "Set gateway.tls.certFile and gateway.tls.keyFile, or p
 
 /// Why a browser cannot be paired here.
 #[derive(Serialize)]
-struct Why {
+struct PairingRefusal {
     code: &'static str,
     message: &'static str,
     suggestion: &'static str,
 }
 
-const TLS_REQUIRED: Why = Why {
+const TLS_REQUIRED: PairingRefusal = PairingRefusal {
     code: "TLS_REQUIRED",
     message: "This address is neither encrypted nor on this machine: whoever is between could read and change everything",
     suggestion: TLS_ADVICE,
@@ -53,7 +53,7 @@ struct Session<'a> {
     device: Option<ShownConsole>,
     can_pair: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    why: Option<Why>,
+    why: Option<PairingRefusal>,
     version: &'static str,
     instance: &'a str,
     /// The hash of the console's files.

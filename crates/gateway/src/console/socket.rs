@@ -29,7 +29,7 @@ const TRY_AGAIN: u16 = 1013;
 const PROTOCOL: u64 = 4;
 
 /// A browser before its first frame: the device whose cookie came with the request.
-pub(crate) struct Visitor {
+pub(crate) struct PendingBrowser {
     device: Option<Box<Device>>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) async fn socket(gateway: Gateway, request: Admitted) -> Response {
     };
     let own = gateway.clone();
     upgrade::open(&gateway, request, MAX_PREAUTH_BYTES, move |socket, origin, seat| {
-        connection::serve(socket, own, origin, seat, connection::Entrance::Console(Visitor { device }))
+        connection::serve(socket, own, origin, seat, connection::Entrance::Console(PendingBrowser { device }))
     })
 }
 
@@ -76,7 +76,7 @@ pub(crate) async fn connect(
     gateway: &Gateway,
     origin: &Origin,
     nonce: &str,
-    visitor: Visitor,
+    visitor: PendingBrowser,
     params: Option<Value>,
 ) -> Result<AdmittedClient, Refusal> {
     static CHECKER: LazyLock<Checker> = LazyLock::new(Checker::of::<Connect>);
@@ -139,7 +139,7 @@ struct Hello<'a> {
     device: Option<ShownConsole>,
     public_key: String,
     instance: &'a str,
-    /// The hash of the console's files, by which an old tab knows that it is old.
+    /// The hash of the console's files, by which a tab detects that it is outdated.
     console: &'static str,
     methods: Vec<&'static str>,
     policy: Policy,
@@ -168,7 +168,7 @@ struct Session {
     main_key: &'static str,
 }
 
-/// What a browser is told when it is in.
+/// The answer to a browser whose handshake succeeded.
 pub(crate) fn hello(gateway: &Gateway, connection: &Connection) -> Result<Box<RawValue>, RpcError> {
     let unreadable = |error: StoreError| RpcError::unavailable(format!("the device cannot be read: {error}"));
     let id = connection.device.as_deref().unwrap_or_default();

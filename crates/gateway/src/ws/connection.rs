@@ -50,7 +50,7 @@ const GOODBYE: Duration = Duration::from_secs(2);
 const DRAIN: Duration = Duration::from_secs(10);
 /// Maximum number of bytes that a client may send after the gateway closed the connection.
 const MAX_DRAIN: usize = 64 << 20;
-/// Messages read in a row before what is to be written gets its turn.
+/// How many messages are read in a row before waiting frames are written.
 const MAX_IN_A_ROW: u32 = 16;
 /// Consecutive calls with the wrong role before the connection is closed.
 const MAX_WRONG_ROLE: u32 = 10;
@@ -63,7 +63,7 @@ struct Challenge<'a> {
     capabilities: [&'a str; 0],
 }
 
-/// A client that is in, with what is counted of it.
+/// A connected client and its counters.
 struct Client {
     connection: Arc<Connection>,
     share: Share,
@@ -76,16 +76,16 @@ struct Client {
 enum End {
     /// The peer has disconnected, or violated the protocol and was notified.
     Gone,
-    /// We end it.
+    /// The gateway closes the connection.
     Close(u16, String),
 }
 
-/// By which path a connection came: who may be behind it, and what its first frame must prove.
+/// The path of a connection, which determines what its first frame must prove.
 pub(crate) enum Entrance {
     /// The WebSocket door.
     Gateway,
     /// The console's socket.
-    Console(console::Visitor),
+    Console(console::PendingBrowser),
 }
 
 /// Serves a connection from its first byte to its last. A handshake that is refused stays counted as unproven until its
@@ -120,7 +120,7 @@ pub(crate) async fn serve<S>(
     let end = {
         let reading = Box::pin(read(&mut stream, &gateway, &connection));
         let writing = Box::pin(write(&mut sink, outgoing));
-        // Reading first: what it answers at once is then written in the same turn.
+        // Reads first, so that immediate answers are written in the same turn.
         tokio::select! {
             biased;
             end = reading => end,
@@ -212,7 +212,7 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         Err(refusal) => {
             gateway.hub().metrics().refused(refusal.code());
             let (close, message) = (refusal.close, refusal.error.message.clone());
-            // A client that has gone needs no reason; the close says the same.
+            // A client that has disconnected does not need the reason.
             drop(socket.send(Message::text(frame::response(&id, &Err(refusal.error)))).await);
             Err(End::Close(close, message))
         }
@@ -232,7 +232,7 @@ async fn read(
         connection: connection.clone(),
     });
     while let Some(message) = stream.next().await {
-        // A client that sends very much at once gets its answers meanwhile.
+        // Answers are also written while a client sends many messages at once.
         in_a_row = in_a_row.wrapping_add(1);
         if in_a_row.is_multiple_of(MAX_IN_A_ROW) {
             tokio::task::yield_now().await;
@@ -319,7 +319,7 @@ fn start(gateway: &Gateway, client: &Arc<Client>, request: frame::Request, bytes
     }
 }
 
-/// Forgets the token of a call that waited, in case it never came as far as to be started.
+/// Removes the token of a queued call that was never started.
 struct QueuedCall<'a> {
     connection: &'a Connection,
     id: &'a str,
@@ -400,7 +400,7 @@ async fn write(sink: &mut (impl Sink<Message, Error = Error> + Unpin), mut outgo
     while let Some(first) = outgoing.receiver.recv().await {
         let mut weight = 0;
         let mut next = Some(first);
-        // What is waiting goes out together, in one flush.
+        // All waiting frames are written together, with one flush.
         while let Some(out) = next {
             weight += out.weight();
             let message = match out {
@@ -411,7 +411,7 @@ async fn write(sink: &mut (impl Sink<Message, Error = Error> + Unpin), mut outgo
                 }
                 Out::Ping => Message::ping(""),
                 Out::Close(code, reason) => {
-                    // The connection ends here: a peer that takes nothing more misses the rest.
+                    // The connection ends here; a failed write to a closed peer does not matter.
                     drop(tokio::time::timeout(GOODBYE, sink.flush()).await);
                     return End::Close(code, reason);
                 }
@@ -432,7 +432,7 @@ async fn write(sink: &mut (impl Sink<Message, Error = Error> + Unpin), mut outgo
     End::Gone
 }
 
-/// Says goodbye, and lets the peer read it.
+/// Sends the close frame and gives the peer time to read it.
 pub(crate) async fn hang_up<S: AsyncRead + AsyncWrite + Unpin>(
     mut socket: WebSocketStream<S>,
     code: u16,
@@ -451,7 +451,7 @@ async fn close<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S
     let message = Message::close(Some(code), &reason[..cut]);
     let goodbye = async {
         if socket.send(message).await.is_ok() {
-            // Until the peer has said goodbye as well.
+            // Until the peer has closed its side as well.
             while let Some(Ok(_)) = socket.next().await {}
         }
     };
@@ -464,8 +464,8 @@ async fn close<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S
 /// see why it was closed.
 pub(crate) async fn drain<S: AsyncRead + AsyncWrite + Unpin>(mut socket: WebSocketStream<S>) {
     let drained = async {
-        // Lets a close frame that is queued inside go out. The peer may have gone at any of these steps; reading to its end
-        // is right in each case.
+        // Writes a close frame that is still queued. The peer may disconnect at any of these steps; reading to the end
+        // is correct in each case.
         drop(socket.next().await);
         drop(socket.flush().await);
         let inner = socket.get_mut();

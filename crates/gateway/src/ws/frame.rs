@@ -52,13 +52,13 @@ enum RequestKind {
 /// Why a text is not a request.
 #[derive(Debug)]
 pub(crate) enum BadFrame {
-    /// Not JSON at all.
+    /// Not JSON.
     NotJson,
     /// JSON, but not a request; the id is the one to answer with.
     NotARequest { id: Value, error: Box<RpcError> },
 }
 
-/// The id of a frame that is no request.
+/// The id of a frame that is not a request.
 #[derive(Deserialize)]
 struct Identified {
     id: Value,
@@ -75,7 +75,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Request, BadFrame> {
         let RequestKind::Req = request.kind;
         return Ok(request);
     }
-    // The slow way: say exactly what is wrong.
+    // The slow path, which finds the exact problem.
     let value: Value = match serde_json::from_slice(bytes) {
         Ok(value) => value,
         Err(error) if error.to_string().starts_with("recursion limit") => {

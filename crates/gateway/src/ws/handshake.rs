@@ -135,7 +135,7 @@ impl Refusal {
         )
     }
 
-    /// The word under which it is counted.
+    /// The label under which the refusal is counted.
     pub(crate) fn code(&self) -> &str {
         self.error.detail_text("code").unwrap_or(self.error.code)
     }
@@ -204,7 +204,7 @@ pub(crate) async fn connect(
     let known = match (device, proof) {
         (Some(_), Proof::Device(known)) => Some(*known),
         (Some(device), Proof::Shared(_)) => Some(pair(gateway, origin, device, &connect.scopes).await?),
-        // The shared credential alone is enough on this machine; beyond it, an operator must have let the device in.
+        // On this machine the shared credential is enough; elsewhere an operator must have approved the device.
         (None, _) if origin.is_local || !gateway.settings().require_device => None,
         (None, _) => return Err(device_required()),
     };
@@ -221,7 +221,7 @@ pub(crate) async fn connect(
         build = connect.client.build_id.as_deref(), locale = connect.locale, user_agent = connect.user_agent,
         "a client is in"
     );
-    // What an operator's client says it can do means nothing: it is never asked to.
+    // The commands that an operator's client announces are ignored, because only nodes are asked to run commands.
     let surface =
         NodeSurface { commands: connect.commands, permissions: connect.permissions, path_env: connect.path_env };
     let admitted = Admitted {
@@ -288,7 +288,7 @@ impl DeviceParams {
             approved_by: "local".to_owned(),
             created_at_ms: now.as_millisecond(),
             issued_at_ms: now.as_millisecond(),
-            // Never the same twice, so that a token of a device that was forgotten stays worthless.
+            // Never used twice, so that a token of a removed device stays invalid.
             generation: now.as_microsecond().unsigned_abs(),
             narrowed: None,
             console: None,
@@ -309,7 +309,7 @@ fn without_credential(gateway: &Gateway, origin: &Origin, auth: &AuthParams, has
             "update_auth_configuration",
         );
     }
-    // Setup codes are not issued here, so that no code is a right one.
+    // Setup codes are not issued here, so every code is wrong.
     gateway.inner.guesses.wrong(origin);
     Refusal::unauthorized(
         "bootstrap token invalid or expired (pair with the gateway token instead)",

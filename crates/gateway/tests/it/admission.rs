@@ -61,7 +61,7 @@ async fn mounted() -> (Server, Arc<Mounted>) {
     (server, endpoint)
 }
 
-/// Sends a head and whatever comes after it, and gives the whole answer. The server must end the connection.
+/// Sends a head and the bytes after it, and returns the whole answer. The server must end the connection.
 async fn raw(server: &Server, text: &str) -> String {
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(text.as_bytes()).await.unwrap();
@@ -82,7 +82,7 @@ async fn open_paths_take_no_body_whoever_asks() {
     let (server, endpoint) = mounted().await;
     for path in ["/health", "/healthz", "/ready", "/readyz", "/mounted/health"] {
         assert_eq!(server.http(&format!("GET {path} HTTP/1.1"), "").await.0, 200, "{path}");
-        // Not a byte of these bodies is sent: whoever waits for one waits until the test fails.
+        // No byte of these bodies is sent, so a server that waits for a body makes the test time out.
         for declared in ["Content-Length: 67108864", "Transfer-Encoding: chunked"] {
             let answer = raw(&server, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{declared}\r\n\r\n")).await;
             assert!(answer.starts_with("HTTP/1.1 413"), "{path}: {answer}");
@@ -153,7 +153,7 @@ async fn a_declared_body_beyond_the_limit_is_refused_unread_and_a_slow_one_in_ti
     let (mut reading, mut writing) = slow.split();
     let began = Instant::now();
     let dripping = async {
-        // One byte now and then buys no time.
+        // Sending single bytes slowly does not extend the deadline.
         loop {
             tokio::time::sleep(Duration::from_millis(100)).await;
             if writing.write_all(b"x").await.is_err() {
@@ -178,7 +178,7 @@ async fn idle_sockets_are_bounded_and_shut_nobody_out() {
     let server = Server::start().await;
     let mut idle = Vec::new();
     for n in 0..400 {
-        // By turns a WebSocket that never says who it is, and a connection that says nothing at all.
+        // Alternates between a WebSocket that never authenticates and a connection that sends nothing.
         if n % 2 == 0 {
             idle.push(server.open().await.socket.into_inner());
         } else {

@@ -4,9 +4,9 @@ use crate::harness::{PATIENCE, Server, Ws};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How long a grant holds that covers further calls: no machine is so busy that it ends first.
+/// The duration of a grant that must not end during the test, even on a busy machine.
 const LONG_GRANT_MS: u64 = 3_600_000;
-/// How long a grant holds whose end is waited for.
+/// The duration of a grant whose end the test waits for.
 const SHORT_GRANT_MS: u64 = 1;
 const ALL: [&str; 4] = ["operator.admin", "operator.read", "operator.write", "operator.approvals"];
 
@@ -96,7 +96,7 @@ async fn denied_and_timed_out_calls_do_not_run() {
     assert_eq!(told["payload"]["decision"], "deny");
 }
 
-/// A call that is allowed, and those after it for so long. Gives the caller.
+/// Makes a call that is allowed with a grant of this duration, and returns its caller.
 async fn granted(server: &Server, grant_ms: u64) -> Ws {
     let (mut reviewer, mut invoker) = pair(server).await;
     let id = invoker.request("tools.invoke", json!({"name": "bench_ask", "args": {"x": 1}, "confirm": true})).await;
@@ -182,7 +182,7 @@ async fn commands_are_asked_about_in_two_phases() {
     assert_eq!(other["payload"]["decision"], Value::Null, "nobody answered: {other}");
     let mut alone = server.client(&ALL, &[]).await;
     drop(ws);
-    // Once the gateway has noticed that the reviewer is gone, there is no route, and the answer comes at once.
+    // After the gateway has noticed that the reviewer disconnected, there is no route, and the call fails at once.
     let end = tokio::time::Instant::now() + PATIENCE;
     loop {
         let unheard = alone.call("exec.approval.request", json!({"command": "ls", "twoPhase": true})).await;

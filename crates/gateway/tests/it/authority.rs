@@ -1,4 +1,4 @@
-//! Nobody gets beyond what they were given: consent, and devices.
+//! No caller exceeds its rights: consent, and devices.
 
 use crate::{
     bench_tools,
@@ -76,7 +76,7 @@ async fn row_5_a_plan_is_approved_and_settled_with_the_scope_for_it_alone() {
     assert_eq!(answer["payload"]["status"], "finished", "{answer}");
 }
 
-/// A device from elsewhere that waits to be let in; answers the id of its request.
+/// A device on another machine that waits for approval; returns the id of its request.
 async fn waiting(server: &Server, seed: u8, scopes: &[&str]) -> (Signing, String) {
     let signing = Signing::new(seed);
     let mut ws = far(server).await;
@@ -300,10 +300,10 @@ async fn a_local_method_is_decided_by_the_same_table() {
                 Ok(()) => assert!(!is_refusal(&answer), "{} {scopes:?}: {answer:?}", method.name),
             }
         }
-        // The person at this machine is refused nothing for want of a scope.
+        // No request of the person at this machine is refused because of a missing scope.
         let answer = service.call(Arc::new(Caller::cli("ada")), method.name, json!({}), None).await;
         assert!(!is_refusal(&answer), "{}: {answer:?}", method.name);
-        // A script that a person started uses no power of that person, and neither does any other door of agents.
+        // A script that a person started has none of that person's powers, and neither has any other door of agents.
         for door in [Door::Http, Door::Mcp, Door::Bridge, Door::Script, Door::Internal] {
             let caller = Caller { door, is_person: false, ..Caller::cli("ada") };
             if authority::decide(&caller, &method.terms.demand).is_err() {

@@ -1,4 +1,4 @@
-//! The bridge over real sockets: who is let in, what bad frames lead to, and calls down the one road.
+//! The bridge over real sockets: authentication, invalid frames, and calls through the pipeline.
 
 use crate::harness::{Server, TOKEN, Ws};
 use serde_json::{Value, json};
@@ -20,12 +20,12 @@ async fn open(server: &Server) -> (Ws, String) {
     (operator, token)
 }
 
-fn hello(token: &str) -> String {
+pub(crate) fn hello(token: &str) -> String {
     json!({"type": "hello", "openclaw_session": "agent:main:claude", "claude_session": "c", "pid": 7, "token": token})
         .to_string()
 }
 
-async fn join(server: &Server, token: &str) -> (Ws, Value) {
+pub(crate) async fn join(server: &Server, token: &str) -> (Ws, Value) {
     let mut plugin = server.open_with("/bridge", &[]).await.unwrap();
     plugin.send(hello(token)).await;
     let ack = plugin.frame().await.expect("hello_ack");
@@ -101,7 +101,7 @@ async fn a_call_goes_down_the_road_once_for_each_id() {
         .await;
     plugin.send(json!({"type": "tool_cancel", "call_id": "slow"}).to_string()).await;
     assert_eq!(plugin.frame().await.unwrap()["ok"], false);
-    // Bad and unknown frames cost nothing.
+    // Invalid and unknown frames are ignored.
     for text in ["{", "[]", r#"{"type":"later"}"#, r#"{"type":"ack"}"#] {
         plugin.send(text).await;
     }
@@ -186,12 +186,12 @@ async fn neither_a_verdict_nor_who_may_give_one_is_to_be_had_without_the_scope()
         let refused = writer.call("bridge.inbound", said).await;
         assert!(is_forbidden(&refused), "{refused}");
     }
-    // Nor by HTTP, with the gateway's own token: agents come in there.
+    // Nor over HTTP with the gateway's token, because agents use that door.
     let bearer = format!("POST /bridge/inbound HTTP/1.1\r\nAuthorization: Bearer {TOKEN}");
     let said = json!({"sessionKey": "claude", "content": "yes abxyz", "meta": {"user_id": "u1"}});
     let (status, body) = server.http(&bearer, &said.to_string()).await;
     assert!(status == 400 && body.contains("operator.approvals"), "{status} {body}");
-    // Messages still flow, and the plugin hears of nothing else.
+    // Messages are still delivered, and the plugin receives nothing else.
     writer.call("bridge.inbound", json!({"sessionKey": "claude", "content": "hello"})).await;
     assert_eq!(plugin.frame().await.unwrap()["content"], "hello");
     // Opening again without the scope keeps who was allowed.

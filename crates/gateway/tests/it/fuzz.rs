@@ -1,5 +1,5 @@
-//! Frames that nobody meant: seeded random bytes, broken and twisted requests. The gateway answers or closes as
-//! documented, and goes on serving others.
+//! Invalid frames: seeded random bytes, truncated and modified requests. The gateway answers or closes as documented,
+//! and continues to serve other clients.
 
 use crate::harness::{PATIENCE, Server};
 use futures_util::SinkExt;
@@ -64,7 +64,7 @@ async fn no_frame_brings_the_gateway_down_or_goes_unanswered() {
         let mut expected = 0;
         for i in 0..60 {
             let method = &methods[dice.roll(methods.len() as u64) as usize];
-            // Questions to people wait for two minutes: not here.
+            // These methods wait for a person's answer for two minutes, so they are left out.
             if method.contains("approval.request") || method.contains("waitDecision") {
                 continue;
             }
@@ -93,7 +93,7 @@ async fn no_frame_brings_the_gateway_down_or_goes_unanswered() {
             expected += 1;
             ws.send(text).await;
         }
-        // Every frame that was JSON has its answer, and the connection still stands.
+        // Every frame that was JSON is answered, and the connection is still open.
         ws.send(json!({"type": "req", "id": "last", "method": "health"}).to_string()).await;
         let mut answered = 0;
         let mut last_seen = false;

@@ -1,4 +1,4 @@
-//! A gateway on a free port of this machine, and a client that says exactly what it is told to.
+//! A gateway on a free port of this machine, and a client that sends exactly the given frames.
 
 use crate::bench_tools;
 use futures_util::{SinkExt, StreamExt};
@@ -14,10 +14,10 @@ use toolyard_engine::{
     system_clock,
 };
 use toolyard_gateway::{Gateway, Settings, listen};
-use toolyard_mcp::{Asks, Implementation, McpServer, ServerParts, server::Skills};
+use toolyard_mcp::{ClientRoutes, Implementation, McpServer, ServerParts, server::Skills};
 use toolyard_service::{ConfigAnswer, ProcessInfo, Service, SessionTools};
 
-/// How long anything may take to happen on a busy machine. What never happens is noticed after it.
+/// How long an event may take on a busy machine. An event that never happens fails the test after this time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const TOKEN: &str = "test-token-abc123";
 
@@ -44,7 +44,7 @@ impl Server {
         Self::start_on(std::sync::Arc::new(MemoryStore::new()), settings).await
     }
 
-    /// On a store that is there already.
+    /// Starts a gateway on an existing store.
     pub(crate) async fn start_on(store: std::sync::Arc<MemoryStore>, settings: Settings) -> Self {
         let policy = PolicyConfig { deny: vec!["bench_denied".into()], ..PolicyConfig::default() };
         let engine = Engine::new(EngineParts {
@@ -135,11 +135,11 @@ struct Bridged(McpServer);
 fn mcp(engine: &Engine) -> McpServer {
     McpServer::new(ServerParts {
         engine: engine.clone(),
-        view: std::sync::Arc::new(toolyard_engine::Everything::default()),
+        view: std::sync::Arc::new(toolyard_engine::FullView::default()),
         extras: None,
         resources: Vec::new(),
         prompts: vec![Skills::new(Vec::new())],
-        asks: Asks::default(),
+        asks: ClientRoutes::default(),
         info: Implementation { name: "t".into(), title: "T".into(), version: "0".into() },
         agent: "main".to_owned(),
     })
@@ -250,7 +250,7 @@ impl Ws {
         if let Some(at) = self.events.iter().position(|e| e["event"] == name) {
             return self.events.remove(at);
         }
-        // Other events come all the time: the time for this one does not begin anew with each of them.
+        // Other events arrive all the time; they do not restart the timeout for this one.
         let end = tokio::time::Instant::now() + PATIENCE;
         loop {
             match self.frame_within(end - tokio::time::Instant::now()).await {
@@ -261,7 +261,7 @@ impl Ws {
         }
     }
 
-    /// Reads until the connection is closed and says how.
+    /// Reads until the connection is closed, and returns the close code and reason.
     pub(crate) async fn until_closed(&mut self, time: Duration) -> (u16, String) {
         let end = tokio::time::Instant::now() + time;
         while self.closed.is_none() && tokio::time::Instant::now() < end {

@@ -1,14 +1,14 @@
-//! Lanes and shares: hung calls keep nobody from health, approvals, cancel, or from calling.
+//! Lanes and shares: hanging calls do not block health, approvals, cancellation or other clients' calls.
 
 use crate::harness::{Server, TOKEN, Ws};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// What one connection may have under way.
+/// The largest number of requests of one connection in flight.
 const FULL: usize = 512;
 const HANG: u64 = 60_000;
 
-/// Asks for so many calls that hang, without waiting for any.
+/// Sends this number of hanging calls without waiting for answers.
 async fn hang(ws: &mut Ws, count: usize) {
     for _ in 0..count {
         ws.request("tools.invoke", json!({"name": "bench_slow", "args": {"ms": HANG}})).await;

@@ -1,4 +1,4 @@
-//! Limits and bad manners: sizes, origins, proxies, guesses, clients that do not read.
+//! Limits: sizes, origins, proxies, guessed credentials, clients that do not read.
 
 use crate::harness::{PATIENCE, Server, TOKEN, connect_params};
 use futures_util::{SinkExt, StreamExt};
@@ -87,7 +87,7 @@ async fn a_client_that_never_reads_is_closed_and_nobody_else_notices() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert!(slowest < NOTICED, "{slowest:?}");
-    // Whatever was on its way comes, then the end.
+    // Frames that were already queued arrive, then the connection is closed.
     while let Some(Ok(message)) = deaf.socket.next().await {
         if message.is_close() {
             break;
@@ -115,7 +115,7 @@ async fn a_client_that_never_says_what_it_wants_is_given_up() {
     let mut slow = tokio::net::TcpStream::connect(server.address).await.unwrap();
     let mut silent = tokio::net::TcpStream::connect(server.address).await.unwrap();
     slow.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n").await.unwrap();
-    // One more header now and then does not buy more time.
+    // Sending headers slowly does not extend the deadline.
     let dripping = async {
         let mut last = Vec::new();
         for i in 0.. {

@@ -7,6 +7,7 @@ mod approvals;
 mod authority;
 mod bench_tools;
 mod bridge;
+mod cluster;
 mod console;
 mod devices;
 mod fuzz;

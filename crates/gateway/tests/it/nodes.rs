@@ -125,7 +125,7 @@ async fn a_client_answers_the_tools_it_offers_in_its_session() {
     let offered = client.call("tools.offer", json!({"sessionKey": SESSION, "tools": [pick()]})).await;
     assert_eq!(offered["payload"], json!({"sessionKey": SESSION, "tools": ["client:client:pick_file"]}), "{offered}");
 
-    // In its session it is there, whoever asks; in others it is not, and no catalog shows it.
+    // In its session the tool is available to every caller; in other sessions it is not, and no catalog lists it.
     assert!(effective(&mut caller, SESSION).await.contains("pick_file"));
     assert!(!effective(&mut caller, "agent:main:other").await.contains("pick_file"));
     assert!(!caller.call("tools.catalog", json!({})).await["payload"].to_string().contains("pick_file"));
@@ -157,7 +157,7 @@ async fn a_client_answers_the_tools_it_offers_in_its_session() {
         }
     }
 
-    // It goes with the client.
+    // The tool is removed when the client disconnects.
     drop(client);
     for _ in 0..6_000 {
         if !effective(&mut caller, SESSION).await.contains("pick_file") {

@@ -1,4 +1,4 @@
-//! Parameters that say something do something: each is given here, and what follows from it is looked at.
+//! Every parameter has an effect: each test sets one and checks its effect.
 
 use crate::harness::{Server, TOKEN, connect_params};
 use ed25519_dalek::{Signer as _, SigningKey};
@@ -31,7 +31,7 @@ pub(crate) fn signed(seed: u8, nonce: &str, mut params: Value) -> Value {
     params
 }
 
-/// A device that is in, and what it was told.
+/// A connected device, and its `hello-ok`.
 async fn device(server: &Server, seed: u8, scopes: &[&str], caps: &[&str], token: &str) -> (crate::harness::Ws, Value) {
     let mut ws = server.open().await;
     let nonce = ws.challenge().await["payload"]["nonce"].as_str().unwrap().to_owned();
@@ -141,7 +141,7 @@ async fn only_the_answers_that_were_offered_are_taken() {
     reviewer.call("exec.approval.resolve", json!({"id": asked["id"], "decision": "allow-once"})).await;
     assert_eq!(asker.response(&id).await["payload"]["decision"], "allow-once");
 
-    // plugin: the question names its answers; an answer to any kind that was not offered is a no.
+    // plugin: the question names its answers; an answer that was not offered counts as a denial.
     let narrow = json!({"title": "T", "description": "D", "allowedDecisions": ["allow-once"]});
     let id = asker.request("plugin.approval.request", narrow).await;
     let asked = reviewer.event("plugin.approval.requested").await["payload"].clone();
@@ -158,7 +158,7 @@ async fn only_the_answers_that_were_offered_are_taken() {
         let params = json!({"title": "T", "description": "D", "allowedDecisions": wrong});
         assert_eq!(asker.call("plugin.approval.request", params).await["error"]["code"], "INVALID_REQUEST");
     }
-    // A channel's word for somebody behind it: there is no channel here.
+    // A channel that answers for a person behind it: Toolyard has no channels.
     let behind = json!({"channel": "telegram", "accountId": "a", "senderId": "s"});
     let vouched = json!({"id": asked["id"], "kind": "plugin", "decision": "deny", "reviewer": behind});
     assert_eq!(reviewer.call("approval.resolve", vouched).await["error"]["message"], "approval not found");
@@ -219,7 +219,7 @@ async fn a_token_is_rotated_for_a_role_and_for_no_more_than_was_given() {
     assert_eq!(rotated["payload"]["tokenDelivery"], "withheld-cross-device");
     let (_, old) = device(&server, 3, &["operator.read"], &[], &first).await;
     assert_eq!(old["error"]["details"]["code"], "AUTH_TOKEN_MISMATCH", "the old one is worth nothing");
-    // The device comes with the shared credential, learns its token, and that one gives only what was said.
+    // The device connects with the shared credential and receives its token, which has only the requested scopes.
     let (_, again) = device(&server, 3, &["operator.read"], &[], TOKEN).await;
     let narrow = again["payload"]["auth"]["deviceToken"].as_str().unwrap().to_owned();
     let (_, fits) = device(&server, 3, &["operator.read"], &[], &narrow).await;

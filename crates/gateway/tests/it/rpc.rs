@@ -22,7 +22,7 @@ async fn the_connect_frame_of_the_specification_is_accepted() {
     assert_eq!((&payload["type"], &payload["protocol"]), (&json!("hello-ok"), &json!(4)), "{hello}");
     assert_eq!(payload["auth"]["scopes"], json!(RW));
     assert_eq!(payload["policy"]["maxPayload"], 26_214_400);
-    // What it lists is there: every method answers something other than "unknown method".
+    // Every listed method exists: it answers something other than "unknown method".
     let mut admin = server.client(&["operator.admin"], &[]).await;
     for method in payload["features"]["methods"].as_array().unwrap() {
         let answer = admin.call(method.as_str().unwrap(), json!({"nonsense": 1})).await;
@@ -42,7 +42,7 @@ async fn sessions_are_made_listed_changed_and_forgotten() {
         ws.call("tools.effective", json!({"sessionKey": "other"})).await["error"]["message"],
         "unknown session key \"other\""
     );
-    // The main session is there from the start; making it again finds it.
+    // The main session exists from the start; creating it again returns it.
     let made = ws.call("sessions.create", json!({"key": "agent:main:main"})).await;
     assert_eq!((&made["payload"]["ok"], &made["payload"]["key"]), (&json!(true), &json!("agent:main:main")));
     assert_eq!(made["payload"]["entry"]["createdVia"], "gateway");
@@ -115,8 +115,8 @@ async fn a_slow_call_holds_up_no_other_and_survives_its_client() {
     let server = Server::start().await;
     let mut ws = server.client(&RW, &[]).await;
     ws.call("runs.subscribe", json!({"sessionKey": "main"})).await;
-    // It would take longer than anybody waits for an answer here: an answer to another request shows that it was
-    // not waited for.
+    // The call takes longer than the test's timeout: the answer to another request shows that the gateway does not wait
+    // for it.
     let slow = ws.request("tools.invoke", json!({"name": "bench_slow", "args": {"ms": 3_600_000}})).await;
     ws.event("step.started").await;
     ws.call("system-presence", json!({})).await;
@@ -124,7 +124,7 @@ async fn a_slow_call_holds_up_no_other_and_survives_its_client() {
     ws.response(&slow).await;
     ws.call("runs.subscribe", json!({"sessionKey": "left"})).await;
     ws.request("tools.invoke", json!({"name": "bench_slow", "args": {"ms": 1_000}, "sessionKey": "left"})).await;
-    // The call has begun when its client goes away.
+    // The call has begun when its client disconnects.
     ws.event("step.started").await;
     drop(ws);
     let mut other = server.client(&RW, &[]).await;
@@ -176,8 +176,21 @@ async fn stopping_says_goodbye() {
     let server = Server::start().await;
     let mut ws = server.client(&["operator.read"], &[]).await;
     let gateway = server.gateway.clone();
-    let farewell = tokio::spawn(async move { gateway.farewell("stopping").await });
+    let farewell = tokio::spawn(async move { gateway.farewell("stopping", &[]).await });
     assert_eq!(ws.event("shutdown").await["payload"]["reason"], "stopping");
     assert_eq!(ws.until_closed(PATIENCE).await.0, 1012);
+    farewell.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_node_that_stops_names_the_nodes_that_go_on() {
+    let server = Server::start().await;
+    let mut ws = server.client(&["operator.read"], &[]).await;
+    let gateway = server.gateway.clone();
+    let others = ["http://127.0.0.1:7".to_owned()];
+    let farewell = tokio::spawn(async move { gateway.farewell("draining", &others).await });
+    let event = ws.event("shutdown").await;
+    assert_eq!(event["payload"], json!({"reason": "draining", "elsewhere": ["http://127.0.0.1:7"]}));
+    assert_eq!(ws.until_closed(PATIENCE).await, (1012, "service restart: http://127.0.0.1:7".to_owned()));
     farewell.await.unwrap();
 }

@@ -55,7 +55,7 @@ impl Door {
 #[tokio::test]
 async fn the_door_opens_behind_a_certificate_and_plain_text_gets_nowhere() {
     let door = Door::open().await;
-    // A client that says nothing holds up nobody.
+    // A client that sends nothing does not block others.
     let silent = TcpStream::connect(door.address).await.unwrap();
     let mut roots = RootCertStore::empty();
     roots.add(door.der.clone()).unwrap();

@@ -5,7 +5,7 @@ use std::{
     fs, io,
     io::{Read, Write},
     os::unix::ffi::OsStrExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::mpsc,
     thread,
@@ -29,6 +29,11 @@ pub(super) struct Git {
 impl Git {
     pub(super) fn new(dir: PathBuf, root: PathBuf) -> Self {
         Self { dir, root }
+    }
+
+    /// Where the repository is.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// A file of the project by its name in Git's answers.

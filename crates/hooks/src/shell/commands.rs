@@ -1,7 +1,7 @@
 //! What programs do, by their names and arguments. A program that is not listed is not judged.
 
-use super::{Judgement, Setting, lex::Word, line};
-use crate::places::{Place, joined};
+use super::{Classification, CommandContext, lex::Word, line};
+use crate::locations::{PathLocation, joined};
 use std::path::Path;
 use toolyard_catalog::native::NativeClass::{Destroy, Leave, Read, Shell};
 
@@ -238,37 +238,37 @@ const GIT_WRITES: &[&str] = &["add", "commit", "init", "mv", "apply", "am", "che
 /// Git commands that speak to other machines.
 const GIT_LEAVES: &[&str] = &["push", "pull", "fetch", "clone", "remote", "submodule", "send-email", "lfs"];
 
-pub(super) fn judge(program: &Word, arguments: &[&Word], setting: &mut Setting<'_>) -> Judgement {
+pub(super) fn classify(program: &Word, arguments: &[&Word], context: &mut CommandContext<'_>) -> Classification {
     if program.is_open {
-        return Judgement::unclear("its program is only known when it runs");
+        return Classification::unclear("its program is only known when it runs");
     }
     let name = program.text.strip_prefix("/usr/bin/").or_else(|| program.text.strip_prefix("/bin/"));
     let name = name.unwrap_or(&program.text);
     match name {
-        "cd" | "pushd" => change_folder(arguments, setting),
-        "git" => git(arguments, setting),
-        "find" | "fd" => find(arguments, setting),
-        "sed" | "perl" | "sort" | "yq" | "awk" | "gawk" | "tar" => rewriting(name, arguments, setting),
-        "bash" | "sh" | "zsh" | "dash" => nested_shell(arguments, setting),
+        "cd" | "pushd" => change_folder(arguments, context),
+        "git" => git(arguments, context),
+        "find" | "fd" => find(arguments, context),
+        "sed" | "perl" | "sort" | "yq" | "awk" | "gawk" | "tar" => rewriting(name, arguments, context),
+        "bash" | "sh" | "zsh" | "dash" => nested_shell(arguments, context),
         "xargs" | "env" | "nice" | "nohup" | "timeout" | "command" | "exec" | "stdbuf" => {
-            wrapper(name, arguments, setting)
+            wrapper(name, arguments, context)
         }
         "uniq" => match operands(arguments).nth(1) {
-            Some(target) => writes(name, &[target], setting),
-            None => reads(arguments, setting),
+            Some(target) => writes(name, &[target], context),
+            None => reads(arguments, context),
         },
         "export" | "declare" | "readonly" if operands(arguments).any(super::steers) => {
-            Judgement::unclear("it sets a variable that decides which program runs")
+            Classification::unclear("it sets a variable that decides which program runs")
         }
         "rg" | "tree" if options(arguments).any(|o| o.starts_with("--pre") || o.starts_with("-o")) => {
-            Judgement::unclear(format_args!("{name} runs a program or writes a file"))
+            Classification::unclear(format_args!("{name} runs a program or writes a file"))
         }
-        name if READERS.contains(&name) => reads(arguments, setting),
-        name if WRITERS.contains(&name) => writes(name, arguments, setting),
-        name if BUILDERS.contains(&name) => builds(name, arguments, setting),
-        name if DESTROYERS.contains(&name) => destroys(name, arguments, setting),
-        name if LEAVERS.contains(&name) => Judgement::new(Leave, format!("{name} reaches beyond the project")),
-        name => Judgement::unclear(format_args!("what {name:?} does is not known")),
+        name if READERS.contains(&name) => reads(arguments, context),
+        name if WRITERS.contains(&name) => writes(name, arguments, context),
+        name if BUILDERS.contains(&name) => builds(name, arguments, context),
+        name if DESTROYERS.contains(&name) => destroys(name, arguments, context),
+        name if LEAVERS.contains(&name) => Classification::new(Leave, format!("{name} reaches beyond the project")),
+        name => Classification::unclear(format_args!("what {name:?} does is not known")),
     }
 }
 
@@ -280,130 +280,135 @@ fn operands<'a>(arguments: &'a [&'a Word]) -> impl Iterator<Item = &'a Word> {
     arguments.iter().copied().filter(|word| !word.text.starts_with('-') || word.is_open)
 }
 
-fn reads(arguments: &[&Word], setting: &Setting<'_>) -> Judgement {
-    let mut worst = Judgement::new(Read, "it reads");
-    operands(arguments).for_each(|path| worst.raise(setting.read(path)));
+fn reads(arguments: &[&Word], context: &CommandContext<'_>) -> Classification {
+    let mut worst = Classification::new(Read, "it reads");
+    operands(arguments).for_each(|path| worst.raise(context.read(path)));
     worst
 }
 
 /// Every operand is taken for a file that changes. A source that is only read and lies outside is not counted.
-fn writes(name: &str, arguments: &[&Word], setting: &Setting<'_>) -> Judgement {
-    let mut worst = Judgement::new(Shell, format!("{name} changes files"));
+fn writes(name: &str, arguments: &[&Word], context: &CommandContext<'_>) -> Classification {
+    let mut worst = Classification::new(Shell, format!("{name} changes files"));
     let targets: Vec<&Word> = operands(arguments).collect();
     let targets = match (name, targets.split_last()) {
         // What a link points at can be changed through it, so its target counts as written.
         ("cp" | "install", Some((last, sources))) => {
-            sources.iter().for_each(|source| worst.raise(setting.read(source)));
+            sources.iter().for_each(|source| worst.raise(context.read(source)));
             vec![*last]
         }
         _ => targets,
     };
-    targets.into_iter().for_each(|target| worst.raise(setting.write(target)));
+    targets.into_iter().for_each(|target| worst.raise(context.write(target)));
     worst
 }
 
-fn destroys(name: &str, arguments: &[&Word], setting: &Setting<'_>) -> Judgement {
-    let mut worst = Judgement::new(Destroy, format!("{name} destroys"));
+fn destroys(name: &str, arguments: &[&Word], context: &CommandContext<'_>) -> Classification {
+    let mut worst = Classification::new(Destroy, format!("{name} destroys"));
     for target in operands(arguments) {
-        if !matches!(setting.place(target), Some(Place::Inside | Place::Protected | Place::Sink)) {
-            worst.raise(Judgement::new(Leave, format!("{name} destroys outside the project: {}", target.text)));
+        if !matches!(
+            context.location(target),
+            Some(PathLocation::Inside | PathLocation::Protected | PathLocation::Sink)
+        ) {
+            worst.raise(Classification::new(Leave, format!("{name} destroys outside the project: {}", target.text)));
         }
     }
     worst
 }
 
-fn builds(name: &str, arguments: &[&Word], setting: &Setting<'_>) -> Judgement {
+fn builds(name: &str, arguments: &[&Word], context: &CommandContext<'_>) -> Classification {
     let mut words = operands(arguments).take(COMMAND_WORDS);
     let fetches = operands(arguments).take(COMMAND_WORDS).find(|word| FETCHES.contains(&word.text.as_str()));
     let outside = operands(arguments).find(|word| {
         let is_path = word.text.contains('/') && !word.is_open;
-        is_path && matches!(setting.place(word), Some(Place::Outside | Place::Private))
+        is_path && matches!(context.location(word), Some(PathLocation::Outside | PathLocation::Private))
     });
     if let Some(word) = fetches.or(outside) {
-        return Judgement::new(Leave, format!("{name} {} reaches beyond the project", word.text));
+        return Classification::new(Leave, format!("{name} {} reaches beyond the project", word.text));
     }
     match words.next() {
         // Without a command it installs.
-        None if name == "yarn" => Judgement::new(Leave, "yarn reaches beyond the project"),
-        Some(word) if word.text == "clean" => Judgement::new(Destroy, format!("{name} clean destroys")),
-        _ => Judgement::new(Shell, format!("{name} runs the project's own programs")),
+        None if name == "yarn" => Classification::new(Leave, "yarn reaches beyond the project"),
+        Some(word) if word.text == "clean" => Classification::new(Destroy, format!("{name} clean destroys")),
+        _ => Classification::new(Shell, format!("{name} runs the project's own programs")),
     }
 }
 
 /// Once a command has left the project, or may have, it does not come back for us: a change of folder can fail, or can
 /// be part of a branch that is not taken.
-fn change_folder(arguments: &[&Word], setting: &mut Setting<'_>) -> Judgement {
+fn change_folder(arguments: &[&Word], context: &mut CommandContext<'_>) -> Classification {
     let to = operands(arguments).next();
-    let known = to.filter(|word| matches!(setting.place(word), Some(Place::Inside)) && word.text != "-");
-    setting.cwd = match (known, setting.cwd.as_deref()) {
+    let known = to.filter(|word| matches!(context.location(word), Some(PathLocation::Inside)) && word.text != "-");
+    context.cwd = match (known, context.cwd.as_deref()) {
         (Some(word), Some(cwd)) => Some(joined(cwd, Path::new(&word.text))),
         _ => None,
     };
-    Judgement::new(Read, "it reads")
+    Classification::new(Read, "it reads")
 }
 
-fn git(arguments: &[&Word], setting: &mut Setting<'_>) -> Judgement {
+fn git(arguments: &[&Word], context: &mut CommandContext<'_>) -> Classification {
     let mut rest = arguments;
     // Options before the command: another folder, or settings that can name programs.
     while let Some((first, more)) = rest.split_first() {
         match first.text.as_str() {
             "-C" => match more.split_first() {
                 Some((folder, more)) => {
-                    change_folder(&[folder], setting);
+                    change_folder(&[folder], context);
                     rest = more;
                 }
-                None => return Judgement::unclear("git -C names no folder"),
+                None => return Classification::unclear("git -C names no folder"),
             },
             "--no-pager" | "-P" => rest = more,
             option if option.starts_with('-') => {
-                return Judgement::unclear(format_args!("git has the option {option}"));
+                return Classification::unclear(format_args!("git has the option {option}"));
             }
             _ => break,
         }
     }
-    let Some((command, arguments)) = rest.split_first() else { return Judgement::new(Read, "it reads") };
+    let Some((command, arguments)) = rest.split_first() else { return Classification::new(Read, "it reads") };
     let has = |words: &[&str]| arguments.iter().any(|word| words.contains(&word.text.as_str()));
     // Short options can be written together: -fd.
     let short = |letters: &[char]| options(arguments).any(|o| !o.starts_with("--") && o.contains(letters));
     match command.text.as_str() {
         "grep" if short(&['O']) || options(arguments).any(|o| o.starts_with("--open")) => {
-            Judgement::unclear("git grep runs a program")
+            Classification::unclear("git grep runs a program")
         }
         name if GIT_READS.contains(&name) && !options(arguments).any(|o| o.starts_with("--output")) => {
-            Judgement::new(Read, "it reads")
+            Classification::new(Read, "it reads")
         }
-        name if GIT_LEAVES.contains(&name) => Judgement::new(Leave, format!("git {name} speaks to another machine")),
-        name if GIT_WRITES.contains(&name) => Judgement::new(Shell, format!("git {name} changes the repository")),
+        name if GIT_LEAVES.contains(&name) => {
+            Classification::new(Leave, format!("git {name} speaks to another machine"))
+        }
+        name if GIT_WRITES.contains(&name) => Classification::new(Shell, format!("git {name} changes the repository")),
         "branch" | "tag" if !short(&['d', 'D', 'f', 'M', 'C']) && !has(&["--delete", "--force"]) => {
-            Judgement::new(Shell, "git changes the repository")
+            Classification::new(Shell, "git changes the repository")
         }
-        "stash" if !has(&["drop", "clear", "pop"]) => Judgement::new(Shell, "git stash changes the repository"),
+        "stash" if !has(&["drop", "clear", "pop"]) => Classification::new(Shell, "git stash changes the repository"),
         "switch" if !short(&['f', 'C']) && !has(&["--force", "--discard-changes"]) => {
-            Judgement::new(Shell, "git switch changes the repository")
+            Classification::new(Shell, "git switch changes the repository")
         }
-        "checkout" if has(&["-b"]) => Judgement::new(Shell, "git checkout makes a branch"),
-        "config" if has(&["--get", "--list", "-l", "get", "list"]) => Judgement::new(Read, "it reads"),
-        name => Judgement::new(Destroy, format!("git {name} can lose work")),
+        "checkout" if has(&["-b"]) => Classification::new(Shell, "git checkout makes a branch"),
+        "config" if has(&["--get", "--list", "-l", "get", "list"]) => Classification::new(Read, "it reads"),
+        name => Classification::new(Destroy, format!("git {name} can lose work")),
     }
 }
 
-fn find(arguments: &[&Word], setting: &mut Setting<'_>) -> Judgement {
+fn find(arguments: &[&Word], context: &mut CommandContext<'_>) -> Classification {
     const RUNS: [&str; 8] = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
     if arguments.iter().any(|word| word.text == "-delete") {
-        return Judgement::new(Destroy, "find -delete destroys");
+        return Classification::new(Destroy, "find -delete destroys");
     }
     if arguments.iter().any(|word| word.text.starts_with("-fprint") || word.text == "-fls") {
-        return Judgement::unclear("find writes its list to a file");
+        return Classification::unclear("find writes its list to a file");
     }
     match arguments.iter().position(|word| RUNS.contains(&word.text.as_str())) {
         Some(at) => {
             let mut roots = arguments.iter().take_while(|word| !word.text.starts_with('-'));
-            let is_inside = roots.all(|root| setting.place(root) == Some(Place::Inside));
+            let is_inside = roots.all(|root| context.location(root) == Some(PathLocation::Inside));
             let words = arguments.get(at + 1..).unwrap_or_default();
             let words: Vec<Word> = words.iter().map(|word| found(word, is_inside)).collect();
-            wrapped(&words.iter().collect::<Vec<_>>(), setting)
+            wrapped(&words.iter().collect::<Vec<_>>(), context)
         }
-        None => reads(arguments, setting),
+        None => reads(arguments, context),
     }
 }
 
@@ -414,12 +419,12 @@ fn found(word: &Word, is_inside: bool) -> Word {
 }
 
 /// Programs that read unless an option makes them write, or a script of their own that can do anything.
-fn rewriting(name: &str, arguments: &[&Word], setting: &Setting<'_>) -> Judgement {
+fn rewriting(name: &str, arguments: &[&Word], context: &CommandContext<'_>) -> Classification {
     let in_place = options(arguments).any(|o| o.starts_with("-i") || o.starts_with("--in-place"));
     match name {
         // Several scripts, or one from a file.
         "sed" if options(arguments).any(|o| ["-e", "-f", "--e", "--f"].iter().any(|start| o.starts_with(start))) => {
-            Judgement::unclear("a script of sed")
+            Classification::unclear("a script of sed")
         }
         "sed" => {
             // `w` and `e` in a script write files and run commands.
@@ -427,78 +432,80 @@ fn rewriting(name: &str, arguments: &[&Word], setting: &Setting<'_>) -> Judgemen
             let is_plain = script.starts_with('s') || script.ends_with('p') || script.ends_with('d');
             let runs = script.rsplit(['/', '|', '#', ',']).next().is_some_and(|flags| flags.contains(['e', 'w']));
             match (is_plain && !runs, in_place) {
-                (false, _) => Judgement::unclear("a script of sed"),
-                (true, false) => reads(arguments, setting),
-                (true, true) => writes(name, &operands(arguments).skip(1).collect::<Vec<_>>(), setting),
+                (false, _) => Classification::unclear("a script of sed"),
+                (true, false) => reads(arguments, context),
+                (true, true) => writes(name, &operands(arguments).skip(1).collect::<Vec<_>>(), context),
             }
         }
         "sort" if options(arguments).any(|o| o.starts_with("-o") || o.starts_with("--output")) => {
-            writes(name, arguments, setting)
+            writes(name, arguments, context)
         }
-        "sort" if options(arguments).any(|o| o.starts_with("--c")) => Judgement::unclear("sort runs a program"),
-        "sort" => reads(arguments, setting),
-        "yq" if in_place => writes(name, arguments, setting),
-        "yq" => reads(arguments, setting),
+        "sort" if options(arguments).any(|o| o.starts_with("--c")) => Classification::unclear("sort runs a program"),
+        "sort" => reads(arguments, context),
+        "yq" if in_place => writes(name, arguments, context),
+        "yq" => reads(arguments, context),
         "tar" => {
             let first = arguments.first().map_or("", |word| word.text.trim_start_matches('-'));
             if first.starts_with('t') || first == "list" {
-                reads(arguments, setting)
+                reads(arguments, context)
             } else {
-                Judgement::unclear("what tar unpacks or packs")
+                Classification::unclear("what tar unpacks or packs")
             }
         }
-        name => Judgement::unclear(format_args!("a script of {name}")),
+        name => Classification::unclear(format_args!("a script of {name}")),
     }
 }
 
 /// `bash -c COMMAND`.
-fn nested_shell(arguments: &[&Word], setting: &mut Setting<'_>) -> Judgement {
+fn nested_shell(arguments: &[&Word], context: &mut CommandContext<'_>) -> Classification {
     match arguments {
         [option, command, ..] if matches!(option.text.as_str(), "-c" | "-lc" | "-ec") && !command.is_open => {
-            line(&command.text, setting)
+            line(&command.text, context)
         }
-        _ => Judgement::unclear("a script of a shell"),
+        _ => Classification::unclear("a script of a shell"),
     }
 }
 
 /// A program that runs another one.
-fn wrapper(name: &str, arguments: &[&Word], setting: &mut Setting<'_>) -> Judgement {
+fn wrapper(name: &str, arguments: &[&Word], context: &mut CommandContext<'_>) -> Classification {
     let mut rest = arguments;
     while let Some((first, more)) = rest.split_first() {
         let text = first.text.as_str();
         match name {
-            "command" if matches!(text, "-v" | "-V") => return Judgement::new(Read, "it reads"),
+            "command" if matches!(text, "-v" | "-V") => return Classification::new(Read, "it reads"),
             "xargs" if matches!(text, "-n" | "-I" | "-P" | "-L" | "-d") => rest = more.get(1..).unwrap_or_default(),
             "nice" if text == "-n" => rest = more.get(1..).unwrap_or_default(),
             "timeout" if text.starts_with(|c: char| c.is_ascii_digit()) => rest = more,
-            "env" if text == "-S" || text.starts_with("--split") => return Judgement::unclear("env splits a text"),
-            "env" if super::assigned(first).is_some() => return Judgement::unclear("env sets variables"),
+            "env" if text == "-S" || text.starts_with("--split") => {
+                return Classification::unclear("env splits a text");
+            }
+            "env" if super::assigned(first).is_some() => return Classification::unclear("env sets variables"),
             _ if text.starts_with('-') => rest = more,
             _ => break,
         }
     }
     if name != "xargs" {
-        return wrapped(rest, setting);
+        return wrapped(rest, context);
     }
     // More arguments come from elsewhere, so where they lead is not known.
     let unknown = Word { is_open: true, ..Word::default() };
     let words: Vec<&Word> = rest.iter().copied().chain([&unknown].into_iter().filter(|_| !rest.is_empty())).collect();
-    wrapped(&words, setting)
+    wrapped(&words, context)
 }
 
 /// A command that is given as words.
-fn wrapped(words: &[&Word], setting: &mut Setting<'_>) -> Judgement {
+fn wrapped(words: &[&Word], context: &mut CommandContext<'_>) -> Classification {
     match words.split_first() {
-        None => Judgement::new(Read, "it reads"),
+        None => Classification::new(Read, "it reads"),
         Some((program, arguments)) => {
-            setting.depth += 1;
-            let judged = if setting.depth > super::MAX_DEPTH {
-                Judgement::unclear("it is nested too deeply")
+            context.depth += 1;
+            let classified = if context.depth > super::MAX_DEPTH {
+                Classification::unclear("it is nested too deeply")
             } else {
-                judge(program, arguments, setting)
+                classify(program, arguments, context)
             };
-            setting.depth -= 1;
-            judged
+            context.depth -= 1;
+            classified
         }
     }
 }

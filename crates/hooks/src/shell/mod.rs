@@ -6,7 +6,7 @@
 mod commands;
 mod lex;
 
-use crate::places::{Place, joined, place_of};
+use crate::locations::{PathLocation, joined, location_of};
 use lex::{Token, Word, lex};
 use std::path::{Path, PathBuf};
 use toolyard_catalog::native::NativeClass;
@@ -20,14 +20,14 @@ const STEERING: [&str; 8] = ["PATH", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "PS4
 
 /// The class of a command and the reason for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Judgement {
+pub struct Classification {
     /// The class.
     pub class: NativeClass,
     /// What decided, for a person.
     pub reason: String,
 }
 
-impl Judgement {
+impl Classification {
     fn new(class: NativeClass, reason: impl Into<String>) -> Self {
         Self { class, reason: reason.into() }
     }
@@ -45,7 +45,7 @@ impl Judgement {
 
 /// Where a command runs.
 #[derive(Debug, Clone)]
-struct Setting<'a> {
+struct CommandContext<'a> {
     root: &'a Path,
     /// Unknown after a change to a folder that is only known when the command runs.
     cwd: Option<PathBuf>,
@@ -53,45 +53,45 @@ struct Setting<'a> {
 }
 
 /// Judges a command line that would run in `cwd`, in the project `root`.
-pub fn judge(command: &str, root: &Path, cwd: &Path) -> Judgement {
-    line(command, &mut Setting { root, cwd: Some(cwd.to_owned()), depth: 0 })
+pub fn classify(command: &str, root: &Path, cwd: &Path) -> Classification {
+    line(command, &mut CommandContext { root, cwd: Some(cwd.to_owned()), depth: 0 })
 }
 
-fn line(command: &str, setting: &mut Setting<'_>) -> Judgement {
-    if setting.depth > MAX_DEPTH {
-        return Judgement::unclear("it is nested too deeply");
+fn line(command: &str, context: &mut CommandContext<'_>) -> Classification {
+    if context.depth > MAX_DEPTH {
+        return Classification::unclear("it is nested too deeply");
     }
     if command.len() > MAX_BYTES {
-        return Judgement::unclear("it is too long");
+        return Classification::unclear("it is too long");
     }
     let lexed = match lex(command) {
         Ok(lexed) => lexed,
-        Err(what) => return Judgement::unclear(format_args!("it has {what}")),
+        Err(what) => return Classification::unclear(format_args!("it has {what}")),
     };
-    let mut worst = Judgement::new(NativeClass::Read, "it reads");
-    setting.depth += 1;
+    let mut worst = Classification::new(NativeClass::Read, "it reads");
+    context.depth += 1;
     for inner in &lexed.inner {
-        worst.raise(line(inner, &mut setting.clone()));
+        worst.raise(line(inner, &mut context.clone()));
     }
     for simple in lexed.tokens.split(|token| *token == Token::End) {
-        worst.raise(simple_command(simple, setting));
+        worst.raise(simple_command(simple, context));
     }
-    setting.depth -= 1;
+    context.depth -= 1;
     worst
 }
 
 /// One simple command with its redirections.
-fn simple_command(tokens: &[Token], setting: &mut Setting<'_>) -> Judgement {
-    let mut worst = Judgement::new(NativeClass::Read, "it reads");
+fn simple_command(tokens: &[Token], context: &mut CommandContext<'_>) -> Classification {
+    let mut worst = Classification::new(NativeClass::Read, "it reads");
     let mut words = Vec::new();
     let mut tokens = tokens.iter();
     while let Some(token) = tokens.next() {
         match (token, token == &Token::WriteTo || token == &Token::ReadFrom) {
             (Token::Word(word), _) => words.push(word),
             (arrow, true) => match tokens.next() {
-                Some(Token::Word(target)) if *arrow == Token::WriteTo => worst.raise(setting.write(target)),
-                Some(Token::Word(source)) => worst.raise(setting.read(source)),
-                _ => return Judgement::unclear("a redirection names no file"),
+                Some(Token::Word(target)) if *arrow == Token::WriteTo => worst.raise(context.write(target)),
+                Some(Token::Word(source)) => worst.raise(context.read(source)),
+                _ => return Classification::unclear("a redirection names no file"),
             },
             _ => {}
         }
@@ -105,17 +105,17 @@ fn simple_command(tokens: &[Token], setting: &mut Setting<'_>) -> Judgement {
             // The words of a loop are values, not commands.
             "for" if is_plain => return worst,
             "case" | "select" | "function" | "coproc" if is_plain => {
-                return Judgement::unclear(format_args!("it has the word {:?}", first.text));
+                return Classification::unclear(format_args!("it has the word {:?}", first.text));
             }
             _ => match assigned(first) {
-                Some(name) if steers(first) => return Judgement::unclear(format_args!("it sets {name}")),
+                Some(name) if steers(first) => return Classification::unclear(format_args!("it sets {name}")),
                 Some(_) => words = rest,
                 None => break,
             },
         }
     }
     if let Some((program, arguments)) = words.split_first() {
-        worst.raise(commands::judge(program, arguments, setting));
+        worst.raise(commands::classify(program, arguments, context));
     }
     worst
 }
@@ -134,9 +134,9 @@ fn steers(word: &Word) -> bool {
     assigned(word).is_some_and(|name| STEERING.contains(&name) || name.starts_with("LD_") || name.starts_with("GIT_"))
 }
 
-impl Setting<'_> {
-    /// Where a word leads, if it is a path.
-    fn place(&self, word: &Word) -> Option<Place> {
+impl CommandContext<'_> {
+    /// The location that a word names, if it is a path.
+    fn location(&self, word: &Word) -> Option<PathLocation> {
         // Braces with a comma or two dots are several words.
         let is_many =
             !word.is_quoted && word.text.contains('{') && (word.text.contains(',') || word.text.contains(".."));
@@ -145,30 +145,34 @@ impl Setting<'_> {
         }
         if word.text.starts_with('~') && !word.is_quoted {
             let is_hidden = word.text.contains("/.");
-            return Some(if is_hidden { Place::Private } else { Place::Outside });
+            return Some(if is_hidden { PathLocation::Private } else { PathLocation::Outside });
         }
         let cwd = self.cwd.as_deref()?;
-        Some(place_of(self.root, &joined(cwd, Path::new(&word.text))))
+        Some(location_of(self.root, &joined(cwd, Path::new(&word.text))))
     }
 
     /// A file that is written.
-    fn write(&self, target: &Word) -> Judgement {
-        match self.place(target) {
-            Some(Place::Sink) => Judgement::new(NativeClass::Read, "it reads"),
-            Some(Place::Inside) => Judgement::new(NativeClass::Shell, format!("it changes {}", target.text)),
-            Some(Place::Protected) => {
-                Judgement::new(NativeClass::Destroy, format!("it changes settings: {}", target.text))
+    fn write(&self, target: &Word) -> Classification {
+        match self.location(target) {
+            Some(PathLocation::Sink) => Classification::new(NativeClass::Read, "it reads"),
+            Some(PathLocation::Inside) => {
+                Classification::new(NativeClass::Shell, format!("it changes {}", target.text))
             }
-            Some(_) => Judgement::new(NativeClass::Leave, format!("it writes outside the project: {}", target.text)),
-            None => Judgement::new(NativeClass::Leave, "it writes to a path that is only known when it runs"),
+            Some(PathLocation::Protected) => {
+                Classification::new(NativeClass::Destroy, format!("it changes settings: {}", target.text))
+            }
+            Some(_) => {
+                Classification::new(NativeClass::Leave, format!("it writes outside the project: {}", target.text))
+            }
+            None => Classification::new(NativeClass::Leave, "it writes to a path that is only known when it runs"),
         }
     }
 
     /// A file that is read.
-    fn read(&self, source: &Word) -> Judgement {
-        match self.place(source) {
-            Some(Place::Private) => Judgement::new(NativeClass::Leave, format!("it reads {}", source.text)),
-            _ => Judgement::new(NativeClass::Read, "it reads"),
+    fn read(&self, source: &Word) -> Classification {
+        match self.location(source) {
+            Some(PathLocation::Private) => Classification::new(NativeClass::Leave, format!("it reads {}", source.text)),
+            _ => Classification::new(NativeClass::Read, "it reads"),
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct Server {
 }
 
 /// The result of a request.
-pub(super) enum Answer {
+pub(super) enum HttpOutcome {
     Ok(Value),
     /// The status and the server's message, which is inspected but not passed on.
     Refused(StatusCode, String),
@@ -110,17 +110,17 @@ impl Server {
         EmbedError::Refused { service: self.service, reason: reason.into() }
     }
 
-    pub(super) async fn get(&self, path: &str, limit: Duration) -> Result<Answer, EmbedError> {
+    pub(super) async fn get(&self, path: &str, limit: Duration) -> Result<HttpOutcome, EmbedError> {
         self.once(path, None, Some(limit)).await.map_err(|causes| self.unreachable(causes))
     }
 
     /// Sends a request, with retries after temporary failures: no response, too many requests, server errors.
-    pub(super) async fn post(&self, path: &str, body: &Value, patient: bool) -> Result<Answer, EmbedError> {
+    pub(super) async fn post(&self, path: &str, body: &Value, patient: bool) -> Result<HttpOutcome, EmbedError> {
         let mut pause = FIRST_PAUSE;
         let tries = if patient { TRIES } else { 1 };
         for attempt in 1..=tries {
             match self.once(path, Some(body), None).await {
-                Ok(Answer::Refused(status, _)) if attempt < tries && may_pass(status) => {}
+                Ok(HttpOutcome::Refused(status, _)) if attempt < tries && may_pass(status) => {}
                 Err(_) if attempt < tries => {}
                 Ok(answer) => return Ok(answer),
                 Err(causes) => return Err(self.unreachable(causes)),
@@ -132,7 +132,12 @@ impl Server {
     }
 
     /// Sends one request; the error contains the causes, for logs.
-    async fn once(&self, path: &str, body: Option<&Value>, limit: Option<Duration>) -> Result<Answer, Option<String>> {
+    async fn once(
+        &self,
+        path: &str,
+        body: Option<&Value>,
+        limit: Option<Duration>,
+    ) -> Result<HttpOutcome, Option<String>> {
         // The URL is removed from the error, because it may contain a key.
         let causes = |error: reqwest::Error| cause_chain(&error.without_url(), "");
         let url = self.base.join(path).map_err(|error| Some(error.to_string()))?;
@@ -151,19 +156,20 @@ impl Server {
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(causes)? {
             if bytes.len() + chunk.len() > MAX_ANSWER_BYTES {
-                return Ok(Answer::Unusable("its answer is too large"));
+                return Ok(HttpOutcome::Unusable("its answer is too large"));
             }
             bytes.extend_from_slice(&chunk);
         }
         if status.is_success() {
             return Ok(match serde_json::from_slice(&bytes) {
-                Ok(value) => Answer::Ok(value),
-                Err(_) => Answer::Unusable("its answer is no JSON"),
+                Ok(value) => HttpOutcome::Ok(value),
+                Err(_) => HttpOutcome::Unusable("its answer is no JSON"),
             });
         }
-        let said: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        let word = said["error"].as_str().or_else(|| said["error"]["message"].as_str()).unwrap_or_default();
-        Ok(Answer::Refused(status, word.to_lowercase()))
+        // The body of an error may be anything; only a JSON body has a message to look at.
+        let body = serde_json::from_slice::<Value>(&bytes).unwrap_or(Value::Null);
+        let message = body["error"].as_str().or_else(|| body["error"]["message"].as_str()).unwrap_or_default();
+        Ok(HttpOutcome::Refused(status, message.to_lowercase()))
     }
 }
 

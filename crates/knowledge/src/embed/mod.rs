@@ -89,8 +89,7 @@ pub trait Embedder: Send + Sync + 'static {
 
     /// The same embedder, adapted to the notes, of which these are samples: its vectors for queries are better, those
     /// for passages are the same. `None` if the embedder does not support this.
-    fn attuned(&self, samples: &[String]) -> Option<Arc<dyn Embedder>> {
-        let _ = samples;
+    fn attuned(&self, _samples: &[String]) -> Option<Arc<dyn Embedder>> {
         None
     }
 }

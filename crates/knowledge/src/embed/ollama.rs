@@ -2,7 +2,7 @@
 
 use super::{
     EmbedError, Embedder, EmbedderInfo, Purpose, Vectors,
-    http::{Answer, PROBE, Server, numbers},
+    http::{HttpOutcome, PROBE, Server, numbers},
     remote::{Attempt, Interface, RemoteEmbedder, without_vectors},
 };
 use crate::config::EmbeddingConfig;
@@ -55,7 +55,7 @@ impl OllamaProbe {
     /// Whether the server responds.
     pub async fn is_up(&self) -> bool {
         match &self.0 {
-            Some(server) => matches!(server.get("api/version", PROBE).await, Ok(Answer::Ok(_))),
+            Some(server) => matches!(server.get("api/version", PROBE).await, Ok(HttpOutcome::Ok(_))),
             None => false,
         }
     }
@@ -75,10 +75,10 @@ impl OllamaEmbedder {
     async fn digest(&self) -> Result<Option<String>, EmbedError> {
         let server = &self.asked.quick;
         let tags = match server.get("api/tags", PROBE).await? {
-            Answer::Ok(tags) => tags,
-            Answer::Refused(StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, _) => return Ok(None),
-            Answer::Refused(status, _) => return Err(server.refused(format!("HTTP {}", status.as_u16()))),
-            Answer::Unusable(reason) => return Err(server.refused(reason)),
+            HttpOutcome::Ok(tags) => tags,
+            HttpOutcome::Refused(StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, _) => return Ok(None),
+            HttpOutcome::Refused(status, _) => return Err(server.refused(format!("HTTP {}", status.as_u16()))),
+            HttpOutcome::Unusable(reason) => return Err(server.refused(reason)),
         };
         let Some(models) = tags["models"].as_array() else {
             return Err(server.refused("it does not list its models"));
@@ -120,7 +120,7 @@ impl Api {
     async fn ask_new(&self, server: &Server, texts: &[String], patient: bool) -> Result<Attempt, EmbedError> {
         let body = json!({"model": self.model, "input": texts, "truncate": true, "keep_alive": KEEP_ALIVE});
         match server.post("api/embed", &body, patient).await? {
-            Answer::Ok(answer) => {
+            HttpOutcome::Ok(answer) => {
                 let vectors = answer["embeddings"].as_array().map(Vec::as_slice).unwrap_or_default();
                 if vectors.len() != texts.len() {
                     let reason = format!("it gave {} vectors for {} texts", vectors.len(), texts.len());
@@ -128,8 +128,8 @@ impl Api {
                 }
                 Ok(Attempt::Vectors(vectors.iter().map(numbers).collect()))
             }
-            Answer::Refused(StatusCode::NOT_FOUND, said) if said.contains("model") => Err(missing(&self.model)),
-            Answer::Refused(StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, _) => {
+            HttpOutcome::Refused(StatusCode::NOT_FOUND, said) if said.contains("model") => Err(missing(&self.model)),
+            HttpOutcome::Refused(StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, _) => {
                 self.is_old.store(true, Ordering::Relaxed);
                 self.ask_old(server, texts, patient).await
             }
@@ -143,8 +143,8 @@ impl Api {
         for text in texts {
             let body = json!({"model": self.model, "prompt": text, "keep_alive": KEEP_ALIVE});
             match server.post("api/embeddings", &body, patient).await? {
-                Answer::Ok(answer) => out.push(numbers(&answer["embedding"])),
-                Answer::Refused(StatusCode::NOT_FOUND, _) => return Err(missing(&self.model)),
+                HttpOutcome::Ok(answer) => out.push(numbers(&answer["embedding"])),
+                HttpOutcome::Refused(StatusCode::NOT_FOUND, _) => return Err(missing(&self.model)),
                 other => return without_vectors(server, &other),
             }
         }
@@ -178,7 +178,7 @@ impl Embedder for OllamaEmbedder {
         Box::pin(async {
             // Both requests run concurrently, because a caller may be waiting.
             let (version, digest) = tokio::join!(self.asked.quick.get("api/version", PROBE), self.digest());
-            if !matches!(version?, Answer::Ok(_)) {
+            if !matches!(version?, HttpOutcome::Ok(_)) {
                 return Err(self.asked.server.unreachable(None));
             }
             let digest = digest?.unwrap_or_default();

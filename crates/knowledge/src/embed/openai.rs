@@ -2,7 +2,7 @@
 
 use super::{
     EmbedError, Embedder, EmbedderInfo, Purpose, Vectors,
-    http::{Answer, PROBE, Server, numbers},
+    http::{HttpOutcome, PROBE, Server, numbers},
     remote::{Attempt, Interface, RemoteEmbedder, without_vectors},
 };
 use crate::config::EmbeddingConfig;
@@ -43,7 +43,7 @@ impl OpenAiEmbedder {
     /// server has no such list, a word is embedded.
     async fn length(&self) -> Result<usize, EmbedError> {
         match self.asked.length() {
-            Some(length) if matches!(self.asked.quick.get("models", PROBE).await, Ok(Answer::Ok(_))) => Ok(length),
+            Some(length) if matches!(self.asked.quick.get("models", PROBE).await, Ok(HttpOutcome::Ok(_))) => Ok(length),
             _ => self.asked.measure().await,
         }
     }
@@ -59,7 +59,7 @@ impl Interface for Api {
         Box::pin(async move {
             let body = json!({"model": self.model, "input": texts, "encoding_format": "float"});
             match server.post("embeddings", &body, patient).await? {
-                Answer::Ok(answer) => {
+                HttpOutcome::Ok(answer) => {
                     let items = answer["data"].as_array().map(Vec::as_slice).unwrap_or_default();
                     if items.len() != texts.len() {
                         let reason = format!("it gave {} vectors for {} texts", items.len(), texts.len());
@@ -74,10 +74,10 @@ impl Interface for Api {
                     }
                     Ok(Attempt::Vectors(out))
                 }
-                Answer::Refused(StatusCode::NOT_FOUND, _) => {
+                HttpOutcome::Refused(StatusCode::NOT_FOUND, _) => {
                     Err(EmbedError::ModelMissing { service: server.service, model: self.model.clone() })
                 }
-                Answer::Refused(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => {
+                HttpOutcome::Refused(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => {
                     Err(server.refused("the key is missing or wrong (knowledge.embedding.apiKeyEnv)"))
                 }
                 other => without_vectors(server, &other),

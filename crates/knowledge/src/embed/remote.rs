@@ -7,7 +7,7 @@
 
 use super::{
     EmbedError, Purpose, Vectors,
-    http::{Answer, Server},
+    http::{HttpOutcome, Server},
     unit,
 };
 use crate::config::EmbeddingConfig;
@@ -193,11 +193,11 @@ fn first_half(text: &str) -> &str {
 }
 
 /// The result of a response without vectors that has no special meaning in an interface.
-pub(super) fn without_vectors(server: &Server, answer: &Answer) -> Result<Attempt, EmbedError> {
+pub(super) fn without_vectors(server: &Server, answer: &HttpOutcome) -> Result<Attempt, EmbedError> {
     let (reason, may_be_the_texts) = match answer {
-        Answer::Ok(_) => ("it gave no vectors".to_owned(), true),
-        Answer::Unusable(reason) => ((*reason).to_owned(), true),
-        Answer::Refused(status, said) => (format!("HTTP {}", status.as_u16()), may_be_texts(*status, said)),
+        HttpOutcome::Ok(_) => ("it gave no vectors".to_owned(), true),
+        HttpOutcome::Unusable(reason) => ((*reason).to_owned(), true),
+        HttpOutcome::Refused(status, said) => (format!("HTTP {}", status.as_u16()), may_be_texts(*status, said)),
     };
     let error = server.refused(reason);
     if may_be_the_texts { Ok(Attempt::Refused(error)) } else { Err(error) }

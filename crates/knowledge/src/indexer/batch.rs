@@ -1,7 +1,7 @@
 //! The batch of rows to be written, with its size limits. They bound the memory, and the work that a cancelled job has
 //! to repeat.
 
-use super::prepare::{Prepared, Room};
+use super::prepare::{PartLimits, Prepared};
 use crate::index::FileRow;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const EMBED_FOR: Duration = Duration::from_secs(10);
 
 /// Which of a file's rows a piece holds. Only a file that is larger than a batch has more than one piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum PiecePosition {
     Whole,
     First,
     Middle,
@@ -30,7 +30,7 @@ pub(super) enum Place {
 /// A file, or the part of it that is written at once.
 pub(super) struct Piece {
     pub(super) prepared: Prepared,
-    pub(super) place: Place,
+    pub(super) place: PiecePosition,
     /// The file's current row in the index.
     pub(super) old: Option<FileRow>,
 }
@@ -49,13 +49,13 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub(super) fn push(&mut self, piece: Piece, room: Room) {
+    pub(super) fn push(&mut self, piece: Piece, room: PartLimits) {
         self.chunks += piece.prepared.chunks.len();
         self.bytes += piece.prepared.bytes(room.dimensions);
         self.pieces.push(piece);
     }
 
-    pub(super) fn is_full(&self, room: Room) -> bool {
+    pub(super) fn is_full(&self, room: PartLimits) -> bool {
         let files = (self.pieces.len() + self.touched.len()).max(usize::try_from(self.looked).unwrap_or(usize::MAX));
         self.chunks >= room.chunks || self.bytes >= room.bytes || files >= MAX_FILES
     }
@@ -67,15 +67,15 @@ impl Batch {
 
 /// The size of batches, adapted to the embedder. Embedding servers differ by a factor of a thousand in speed; each gets
 /// batches that take about the same time.
-pub(super) struct Pace(Room);
+pub(super) struct BatchSizer(PartLimits);
 
-impl Pace {
+impl BatchSizer {
     pub(super) fn new(dimensions: usize) -> Self {
         let chunks = if dimensions == 0 { MAX_CHUNKS } else { FIRST_CHUNKS };
-        Self(Room { chunks, bytes: MAX_BYTES, dimensions })
+        Self(PartLimits { chunks, bytes: MAX_BYTES, dimensions })
     }
 
-    pub(super) fn room(&self) -> Room {
+    pub(super) fn room(&self) -> PartLimits {
         self.0
     }
 
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_what_the_embedder_does_in_a_while() {
-        let mut pace = Pace::new(8);
+        let mut pace = BatchSizer::new(8);
         assert_eq!(pace.room().chunks, FIRST_CHUNKS, "nothing is known of the embedder yet");
         pace.embedded(256, Duration::from_millis(20));
         assert_eq!(pace.room().chunks, MAX_CHUNKS, "a table in memory");
@@ -105,6 +105,6 @@ mod tests {
         assert_eq!(pace.room().chunks, 512, "all of it was known");
         pace.embedded(64, Duration::from_secs(600));
         assert_eq!(pace.room().chunks, MIN_CHUNKS);
-        assert_eq!(Pace::new(0).room().chunks, MAX_CHUNKS, "nothing is embedded at all");
+        assert_eq!(BatchSizer::new(0).room().chunks, MAX_CHUNKS, "nothing is embedded at all");
     }
 }

@@ -5,7 +5,6 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{
-    io::Write,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
@@ -236,9 +235,9 @@ impl JobFile {
     pub fn write(&self, record: &JobRecord) -> std::io::Result<()> {
         let staged = self.0.with_extension(format!("tmp-{}", std::process::id()));
         let mut file = std::fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&staged)?;
-        file.write_all(&serde_json::to_vec(record)?)?;
-        file.sync_data()?;
-        std::fs::rename(&staged, &self.0)
+        toolyard_faults::write_all(&mut file, &serde_json::to_vec(record)?)?;
+        toolyard_faults::sync_data(&file)?;
+        toolyard_faults::rename(&staged, &self.0)
     }
 }
 
@@ -255,7 +254,7 @@ impl CancelFile {
     /// Requests the cancellation of a job.
     pub(super) fn ask(&self, id: &str) -> std::io::Result<()> {
         let mut file = std::fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&self.0)?;
-        file.write_all(id.as_bytes())
+        toolyard_faults::write_all(&mut file, id.as_bytes())
     }
 
     /// Whether the cancellation of this job was requested. A request for another job does not count.

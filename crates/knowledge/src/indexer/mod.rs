@@ -54,7 +54,7 @@ const LOCK_TRIES: u32 = 5;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// What every job of a vault needs.
-pub struct Workshop {
+pub struct IndexingContext {
     /// The vault.
     pub vault: Arc<Vault>,
     /// The index.
@@ -73,7 +73,7 @@ pub struct Workshop {
 
 /// Starts jobs and reports their state.
 pub struct Jobs {
-    workshop: Workshop,
+    workshop: IndexingContext,
     file: JobFile,
     cancel_file: job::CancelFile,
     state: Mutex<State>,
@@ -117,7 +117,7 @@ impl Started {
 
 impl Jobs {
     /// Creates the job runner; no job is started.
-    pub fn new(workshop: Workshop) -> Self {
+    pub fn new(workshop: IndexingContext) -> Self {
         let file = JobFile::new(&workshop.folder);
         let cancel_file = job::CancelFile::new(&workshop.folder);
         Self { workshop, file, cancel_file, state: Mutex::default(), ended: watch::Sender::new(0) }
@@ -128,7 +128,7 @@ impl Jobs {
     }
 
     /// The settings jobs run with.
-    pub fn workshop(&self) -> &Workshop {
+    pub fn workshop(&self) -> &IndexingContext {
         &self.workshop
     }
 

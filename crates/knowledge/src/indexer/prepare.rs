@@ -3,7 +3,7 @@
 use crate::{
     index::{ChunkRow, FileRow, FileState, hash64},
     note::{Note, day_number, day_of_millis},
-    sensitive::{Guard, Material},
+    sensitive::{Guard, ScanInput},
     text::index_terms,
 };
 use std::ops::Range;
@@ -17,7 +17,7 @@ const UNFINISHED: &str = "it was not indexed to its end";
 
 /// The limits of one part of a note.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Room {
+pub(super) struct PartLimits {
     /// Maximum number of chunks.
     pub(super) chunks: usize,
     /// Maximum size of their rows, in bytes.
@@ -26,7 +26,7 @@ pub(super) struct Room {
     pub(super) dimensions: usize,
 }
 
-impl Room {
+impl PartLimits {
     /// No limit.
     const ANY: Self = Self { chunks: usize::MAX, bytes: usize::MAX, dimensions: 0 };
 }
@@ -94,7 +94,7 @@ impl Prepared {
     /// The rows of a note. The guard prevents sensitive chunks from being embedded.
     pub fn new(path: &str, note: &Note, stat: Stat, guard: Option<&Guard>) -> Self {
         let mut file = file_row(path, note, stat);
-        let (chunks, inputs) = rows(note, &file, guard, 0, Room::ANY);
+        let (chunks, inputs) = rows(note, &file, guard, 0, PartLimits::ANY);
         withhold(&mut file, &inputs, 0);
         Self { file, chunks, inputs }
     }
@@ -109,14 +109,14 @@ impl Prepared {
 }
 
 /// A note whose rows are created in parts.
-pub(super) struct Cut {
+pub(super) struct SplitNote {
     file: FileRow,
     note: Note,
     next: usize,
     withheld: usize,
 }
 
-impl Cut {
+impl SplitNote {
     pub(super) fn new(path: &str, note: Note, stat: Stat) -> Self {
         Self { file: file_row(path, &note, stat), note, next: 0, withheld: 0 }
     }
@@ -127,7 +127,7 @@ impl Cut {
     }
 
     /// The next rows, as many as the limits allow but at least one, and whether they are the last.
-    pub(super) fn part(&mut self, guard: Option<&Guard>, room: Room) -> (Prepared, bool) {
+    pub(super) fn part(&mut self, guard: Option<&Guard>, room: PartLimits) -> (Prepared, bool) {
         let (chunks, inputs) = rows(&self.note, &self.file, guard, self.next, room);
         self.next += chunks.len();
         self.withheld = withhold(&mut self.file, &inputs, self.withheld);
@@ -181,7 +181,7 @@ fn rows(
     file: &FileRow,
     guard: Option<&Guard>,
     from: usize,
-    room: Room,
+    room: PartLimits,
 ) -> (Vec<ChunkRow>, Vec<Option<String>>) {
     let mut names = String::new();
     for _ in 0..TITLE_WEIGHT {
@@ -206,7 +206,7 @@ fn rows(
         index_terms(&chunk.opaque, &mut terms);
         let input = embedding_input(&note.title, chunk.section.as_deref(), &chunk.text);
         // Everything that would be sent, plus the tags. Code and comments are not sent.
-        let sent = Material {
+        let sent = ScanInput {
             title: &note.title,
             section: chunk.section.as_deref(),
             text: &chunk.text,

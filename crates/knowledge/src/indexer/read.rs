@@ -2,8 +2,8 @@
 //! batch is passed on in pieces, and its rows are created only when there is room.
 
 use super::{
-    batch::{Batch, Piece, Place},
-    prepare::{Cut, Prepared, Room, Stat, blank_file},
+    batch::{Batch, Piece, PiecePosition},
+    prepare::{PartLimits, Prepared, SplitNote, Stat, blank_file},
     survey::NoteFile,
 };
 use crate::{
@@ -38,23 +38,23 @@ pub(super) struct Reader {
 
 /// A file whose rows are not complete yet.
 pub(super) struct Open {
-    cut: Box<Cut>,
+    cut: Box<SplitNote>,
     old: Option<FileRow>,
     is_begun: bool,
 }
 
 /// The result of reading a file.
-enum Read {
-    Cut(Box<Cut>, Option<FileRow>),
+enum ReadOutcome {
+    SplitNote(Box<SplitNote>, Option<FileRow>),
     /// There is nothing to split; the row contains the reason.
-    Told(FileRow, Option<FileRow>),
+    WithoutChunks(FileRow, Option<FileRow>),
     /// The content has not changed.
     Unchanged {
         now: FileRow,
         old: FileRow,
     },
     /// The file was removed in the meantime.
-    Gone(String),
+    Missing(String),
 }
 
 impl Reader {
@@ -64,7 +64,7 @@ impl Reader {
     }
 
     /// Reads files until the batch is full, or until the next progress report is due.
-    pub(super) fn fill(&mut self, batch: &mut Batch, room: Room) {
+    pub(super) fn fill(&mut self, batch: &mut Batch, room: PartLimits) {
         let enough = batch.looked + LOOK_AT;
         while !batch.is_full(room) && batch.looked < enough && !self.cancel.is_cancelled() {
             if let Some(open) = self.open.take() {
@@ -73,19 +73,19 @@ impl Reader {
             }
             let Some((seen, old)) = self.work.next() else { return };
             match self.read(&seen, old) {
-                Read::Cut(cut, old) => self.cut(Open { cut, old, is_begun: false }, batch, room),
-                Read::Told(file, old) => {
-                    let piece = Piece { prepared: Prepared::without_chunks(file), place: Place::Whole, old };
+                ReadOutcome::SplitNote(cut, old) => self.cut(Open { cut, old, is_begun: false }, batch, room),
+                ReadOutcome::WithoutChunks(file, old) => {
+                    let piece = Piece { prepared: Prepared::without_chunks(file), place: PiecePosition::Whole, old };
                     batch.push(piece, room);
                     batch.looked += 1;
                 }
-                Read::Unchanged { now, old } => {
+                ReadOutcome::Unchanged { now, old } => {
                     if now != old {
                         batch.touched.push(now);
                     }
                     batch.looked += 1;
                 }
-                Read::Gone(path) => {
+                ReadOutcome::Missing(path) => {
                     batch.removed.push(path);
                     batch.looked += 1;
                 }
@@ -94,13 +94,13 @@ impl Reader {
     }
 
     /// A file may use as much room as an empty batch has, so only larger files are split into pieces.
-    fn cut(&mut self, mut open: Open, batch: &mut Batch, room: Room) {
+    fn cut(&mut self, mut open: Open, batch: &mut Batch, room: PartLimits) {
         let (prepared, is_last) = open.cut.part(self.guard.as_deref(), room);
         let place = match (open.is_begun, is_last) {
-            (false, true) => Place::Whole,
-            (false, false) => Place::First,
-            (true, false) => Place::Middle,
-            (true, true) => Place::Last,
+            (false, true) => PiecePosition::Whole,
+            (false, false) => PiecePosition::First,
+            (true, false) => PiecePosition::Middle,
+            (true, true) => PiecePosition::Last,
         };
         batch.push(Piece { prepared, place, old: open.old.clone() }, room);
         if is_last {
@@ -110,7 +110,7 @@ impl Reader {
         }
     }
 
-    fn read(&self, seen: &NoteFile, old: Option<FileRow>) -> Read {
+    fn read(&self, seen: &NoteFile, old: Option<FileRow>) -> ReadOutcome {
         let path = seen.path.to_string();
         let told = |state: FileState, reason: String| FileRow {
             size: seen.size,
@@ -122,14 +122,16 @@ impl Reader {
         let most = self.config.indexing.max_file_bytes;
         let too_large = || told(FileState::Skipped, format!("larger than the {most} bytes that are indexed"));
         if seen.size > most {
-            return Read::Told(too_large(), old);
+            return ReadOutcome::WithoutChunks(too_large(), old);
         }
         let content = match self.vault.read_note(&seen.path) {
             // The file may have grown since the survey.
-            Ok(Some(content)) if content.bytes.len() as u64 > most => return Read::Told(too_large(), old),
+            Ok(Some(content)) if content.bytes.len() as u64 > most => {
+                return ReadOutcome::WithoutChunks(too_large(), old);
+            }
             Ok(Some(content)) => content,
-            Ok(None) => return Read::Gone(path),
-            Err(failure) => return Read::Told(told(FileState::Failed, failure.message), old),
+            Ok(None) => return ReadOutcome::Missing(path),
+            Err(failure) => return ReadOutcome::WithoutChunks(told(FileState::Failed, failure.message), old),
         };
         let stat = Stat {
             hash: hash64(&[&content.bytes]),
@@ -148,25 +150,25 @@ impl Reader {
         if let Some((now, old)) = &unchanged
             && (old.mtime_ms == now.mtime_ms || old.day == day_of_millis(now.mtime_ms))
         {
-            return Read::Unchanged { now: now.clone(), old: old.clone() };
+            return ReadOutcome::Unchanged { now: now.clone(), old: old.clone() };
         }
         if memchr::memchr(0, &content.bytes[..content.bytes.len().min(BINARY_PROBE)]).is_some() {
-            return Read::Told(told(FileState::Skipped, "not text".to_owned()), old);
+            return ReadOutcome::WithoutChunks(told(FileState::Skipped, "not text".to_owned()), old);
         }
         let Ok(text) = std::str::from_utf8(&content.bytes) else {
-            return Read::Told(told(FileState::Skipped, "not UTF-8".to_owned()), old);
+            return ReadOutcome::WithoutChunks(told(FileState::Skipped, "not UTF-8".to_owned()), old);
         };
         // A defect in the parser must affect only one note, not the whole index.
         let sizes = self.config.indexing.sizes();
         let parsed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Note::parse(&path, text, sizes)));
         let Ok(note) = parsed else {
-            return Read::Told(told(FileState::Failed, "it could not be parsed".to_owned()), old);
+            return ReadOutcome::WithoutChunks(told(FileState::Failed, "it could not be parsed".to_owned()), old);
         };
-        let cut = Box::new(Cut::new(&path, note, stat));
+        let cut = Box::new(SplitNote::new(&path, note, stat));
         match unchanged {
             // For a note without a date, the day comes from the modification time, which may be the only change.
-            Some((now, old)) if cut.file().day == old.day => Read::Unchanged { now, old },
-            _ => Read::Cut(cut, old),
+            Some((now, old)) if cut.file().day == old.day => ReadOutcome::Unchanged { now, old },
+            _ => ReadOutcome::SplitNote(cut, old),
         }
     }
 }

@@ -7,16 +7,16 @@
 
 use super::{
     Job, JobMode,
-    batch::{Batch, Pace, Piece, Place},
+    batch::{Batch, BatchSizer, Piece, PiecePosition},
     prepare::{Prepared, unfinished},
     read::Reader,
-    survey::{NoteFile, Survey},
+    survey::{NoteFile, VaultListing},
 };
 use crate::{
     config::KnowledgeConfig,
     embed::{EmbedError, Embedder, EmbedderInfo},
     index::{
-        FileRow, FileState, IndexError, IndexSpec, IndexWriter, NoteIndex, Start, VersionInfo, WriteBatch, hash64,
+        FileRow, FileState, IndexError, IndexSpec, IndexWriter, NoteIndex, VersionInfo, WriteBatch, WriterStart, hash64,
     },
     note::ChunkSizes,
     sensitive::Guard,
@@ -86,7 +86,7 @@ pub struct Worker {
 /// The progress of one run.
 pub(super) struct Progress {
     pub(super) spec: IndexSpec,
-    pub(super) pace: Pace,
+    pub(super) pace: BatchSizer,
     /// Why no more chunks are embedded.
     pub(super) down: Option<EmbedError>,
     /// Number of chunks without vectors in the file that is being written in pieces.
@@ -115,13 +115,13 @@ impl Worker {
             },
         };
         let spec = self.spec(mode, info.as_ref(), down.is_some()).await?;
-        let start = if mode == JobMode::Reindex { Start::Fresh } else { Start::Continue };
+        let start = if mode == JobMode::Reindex { WriterStart::Fresh } else { WriterStart::Continue };
         let mut writer = self.index.write(&spec, start).await?;
         self.begun.store(true, Ordering::Relaxed);
         let known: HashMap<String, FileRow> =
             writer.files().await?.into_iter().map(|file| (file.path.clone(), file)).collect();
         let survey = self.survey().await?;
-        let mut progress = Progress { pace: Pace::new(spec.dimensions), spec, down, waiting: 0 };
+        let mut progress = Progress { pace: BatchSizer::new(spec.dimensions), spec, down, waiting: 0 };
         let recipe = hash64(&[progress.spec.recipe.as_bytes()]);
         let (mut batch, work) = plan(survey, known, mode, recipe, info.is_some(), &progress);
         self.note(|job| {
@@ -201,9 +201,9 @@ impl Worker {
         Ok(IndexSpec { embedder: String::new(), dimensions: 0, recipe })
     }
 
-    async fn survey(&self) -> Result<Survey, JobError> {
+    async fn survey(&self) -> Result<VaultListing, JobError> {
         let (vault, config, cancel) = (self.vault.clone(), self.config.clone(), self.cancel.clone());
-        let surveyed = tokio::task::spawn_blocking(move || Survey::of(&vault, &config, &cancel));
+        let surveyed = tokio::task::spawn_blocking(move || VaultListing::of(&vault, &config, &cancel));
         match surveyed.await {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(_)) if self.cancel.is_cancelled() => Err(JobError::Cancelled),
@@ -227,16 +227,18 @@ impl Worker {
                 troubled.push((file.path.clone(), file.reason.clone()));
             }
             // An identical file is not written again, because that would create a new version with the same content.
-            if place == Place::Whole && old.as_ref() == Some(&file) {
+            if place == PiecePosition::Whole && old.as_ref() == Some(&file) {
                 continue;
             }
-            indexed += u64::from(file.state == FileState::Indexed && matches!(place, Place::Whole | Place::Last));
+            indexed += u64::from(
+                file.state == FileState::Indexed && matches!(place, PiecePosition::Whole | PiecePosition::Last),
+            );
             match place {
-                Place::Whole => write.files.push(file),
+                PiecePosition::Whole => write.files.push(file),
                 // Until its last piece is written, the file is recorded as unfinished.
-                Place::First => write.files.push(unfinished(&file.path)),
-                Place::Middle => {}
-                Place::Last => write.touched.push(file),
+                PiecePosition::First => write.files.push(unfinished(&file.path)),
+                PiecePosition::Middle => {}
+                PiecePosition::Last => write.touched.push(file),
             }
             write.chunks.extend(chunks);
         }
@@ -261,7 +263,7 @@ impl Worker {
 
 /// The changes that do not depend on the notes' content, and the files that must be read.
 fn plan(
-    survey: Survey,
+    survey: VaultListing,
     mut known: HashMap<String, FileRow>,
     mode: JobMode,
     recipe: u64,
@@ -272,7 +274,7 @@ fn plan(
     batch.removed = survey.gone(&known);
     for file in survey.unreadable {
         let old = known.remove(&file.path);
-        let piece = Piece { prepared: Prepared::without_chunks(file), place: Place::Whole, old };
+        let piece = Piece { prepared: Prepared::without_chunks(file), place: PiecePosition::Whole, old };
         batch.push(piece, progress.pace.room());
     }
     let is_stale = |seen: &NoteFile, old: Option<&FileRow>| {

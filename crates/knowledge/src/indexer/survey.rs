@@ -9,7 +9,7 @@ use crate::{
 use std::collections::{HashMap, HashSet};
 use tokio_util::sync::CancellationToken;
 use toolyard_protocol::Failure;
-use toolyard_vault::{Surveyed, Vault, VaultPath};
+use toolyard_vault::{SurveyEntry, Vault, VaultPath};
 
 /// A file found by the survey.
 pub(super) struct NoteFile {
@@ -20,7 +20,7 @@ pub(super) struct NoteFile {
 
 /// The content of the vault.
 #[derive(Default)]
-pub(super) struct Survey {
+pub(super) struct VaultListing {
     pub(super) seen: Vec<NoteFile>,
     /// Notes that cannot be read, and folders that cannot be listed.
     pub(super) unreadable: Vec<FileRow>,
@@ -28,19 +28,19 @@ pub(super) struct Survey {
     unlisted: Vec<String>,
 }
 
-impl Survey {
+impl VaultListing {
     /// Scans the whole vault. Blocks.
     pub(super) fn of(vault: &Vault, config: &KnowledgeConfig, cancel: &CancellationToken) -> Result<Self, Failure> {
         let scope = Scope::read(vault.root(), &config.indexing);
         let mut survey = Self::default();
         vault.survey(cancel, &mut |folder| scope.enters(folder), &mut |found| match found {
-            Surveyed::File { path, size, mtime_ms } if scope.takes(&path) => {
+            SurveyEntry::File { path, size, mtime_ms } if scope.takes(&path) => {
                 survey.seen.push(NoteFile { path, size, mtime_ms });
             }
-            Surveyed::Unreadable { path, reason } if scope.takes_name(&path) => {
+            SurveyEntry::Unreadable { path, reason } if scope.takes_name(&path) => {
                 survey.unreadable.push(blank_file(path, FileState::Failed, reason));
             }
-            Surveyed::UnreadableFolder { path, reason } if scope.enters_name(&path) => {
+            SurveyEntry::UnreadableFolder { path, reason } if scope.enters_name(&path) => {
                 survey.unlisted.push(format!("{path}/"));
                 survey.unreadable.push(blank_file(path, FileState::Failed, reason));
             }
@@ -73,12 +73,12 @@ mod tests {
         let known =
             [file("a.md"), file("Shut/b.md"), file("Shut/deep/c.md"), file("Shutter/d.md"), unfinished("Shut/e.md")];
         let known: HashMap<String, FileRow> = known.into_iter().map(|file| (file.path.clone(), file)).collect();
-        let survey = Survey {
+        let survey = VaultListing {
             unreadable: vec![blank_file("Shut".to_owned(), FileState::Failed, "cannot list".to_owned())],
             unlisted: vec!["Shut/".to_owned()],
-            ..Survey::default()
+            ..VaultListing::default()
         };
         assert_eq!(survey.gone(&known), ["Shut/e.md", "Shutter/d.md", "a.md"]);
-        assert_eq!(Survey::default().gone(&known).len(), 5);
+        assert_eq!(VaultListing::default().gone(&known).len(), 5);
     }
 }

@@ -1,7 +1,7 @@
 //! Assigns vectors to chunks: known ones, and new ones from the embedder.
 
 use super::{
-    batch::{Piece, Place},
+    batch::{Piece, PiecePosition},
     run::{JobError, Progress, Worker},
 };
 use crate::{embed::Purpose, index::IndexWriter};
@@ -46,7 +46,7 @@ impl Worker {
                 }
             }
             // The file's record is written with its last piece and covers all pieces.
-            if matches!(piece.place, Place::Middle | Place::Last) {
+            if matches!(piece.place, PiecePosition::Middle | PiecePosition::Last) {
                 waiting += progress.waiting;
             }
             progress.waiting = waiting;

@@ -9,7 +9,7 @@ const CODE_MARKS: [char; 2] = ['\u{FDD0}', '\u{FDD1}'];
 
 /// A part of a note without markup.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Plain {
+pub(super) struct PlainText {
     /// The text that is shown and embedded.
     pub(super) text: String,
     /// Link targets that the text does not contain: searched by words only.
@@ -23,7 +23,7 @@ pub fn plain_text(text: &str, range: &Range<usize>, opaque: &[Range<usize>]) -> 
 }
 
 /// Like [`plain_text`], with the link targets.
-pub(super) fn plain(text: &str, range: &Range<usize>, opaque: &[Range<usize>]) -> Plain {
+pub(super) fn plain(text: &str, range: &Range<usize>, opaque: &[Range<usize>]) -> PlainText {
     let mut kept = String::with_capacity(range.len());
     let mut code: Vec<String> = Vec::new();
     let mut at = range.start;
@@ -45,7 +45,7 @@ pub(super) fn plain(text: &str, range: &Range<usize>, opaque: &[Range<usize>]) -
     }
     push_unmarked(&mut kept, &text[at..range.end]);
     let (shown, targets) = markup::without_markup(&kept);
-    Plain {
+    PlainText {
         text: with_code(&tidy(&shown), &code),
         targets: targets.iter().map(|target| with_code(target, &code)).collect(),
     }

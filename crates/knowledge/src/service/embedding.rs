@@ -1,7 +1,9 @@
 //! How [`Knowledge`] creates query vectors: which embedder matches the index, how it is cached, and what happens while
 //! it does not respond.
 
-use super::{Attuned, EMBEDDER_KNOWN_FOR, Embedded, Knowledge, MODEL_VECTOR_WEIGHT, SAMPLES, STATIC_VECTOR_WEIGHT};
+use super::{
+    EMBEDDER_KNOWN_FOR, Embedded, Knowledge, MODEL_VECTOR_WEIGHT, SAMPLES, STATIC_VECTOR_WEIGHT, TunedEmbedder,
+};
 use crate::{
     config::SearchConfig,
     embed::{EmbedError, Embedder, EmbedderInfo, Purpose},
@@ -108,7 +110,7 @@ impl Knowledge {
             Err(_) => None,
         };
         let to = to.unwrap_or_else(|| embedder.clone());
-        let attuned = Attuned { embedder: info.spec.embedder.clone(), chunks: info.chunks, to: to.clone() };
+        let attuned = TunedEmbedder { embedder: info.spec.embedder.clone(), chunks: info.chunks, to: to.clone() };
         self.with_cache(|cache| cache.attuned = Some(attuned));
         to
     }

@@ -98,7 +98,7 @@ pub fn definitions() -> Result<Vec<ToolDefinition>, ToolDefinitionError> {
 /// # Errors
 /// The first tool whose definition is invalid.
 pub fn entries() -> Result<Vec<ToolEntry>, RegistryError> {
-    let entry = |definition| Ok(ToolEntry::new(definition, ToolSource::core())?.with_own_answer_to_misfits());
+    let entry = |definition| Ok(ToolEntry::new(definition, ToolSource::core())?.reporting_invalid_arguments_itself());
     definitions()?.into_iter().map(entry).collect()
 }
 

@@ -9,7 +9,7 @@ use crate::{
     index::{ChunkFilter, IndexError, ProgramError, file_id},
     note::{day_number, normal_tag, parse_date},
     search::{Hit, Hits, Library, Query, Weights, search},
-    sensitive::{Category, Material},
+    sensitive::{Category, ScanInput},
     service::Knowledge,
 };
 use schemars::JsonSchema;
@@ -257,7 +257,7 @@ impl VisibleResults {
     }
 
     /// Records the categories of one result; returns whether the result is withheld.
-    fn weigh(&mut self, own: &BTreeSet<Category>, asked_for: &[Category]) -> bool {
+    fn admits(&mut self, own: &BTreeSet<Category>, asked_for: &[Category]) -> bool {
         self.categories.extend(own);
         let reasons: Vec<Category> = asked_for.iter().copied().filter(|c| own.contains(c)).collect();
         self.withheld += usize::from(!reasons.is_empty());
@@ -272,14 +272,14 @@ fn screen(knowledge: &Knowledge, hits: Vec<Hit>, facts: Vec<(Fact, f32)>, is_con
     let asked_for: &[Category] = if is_confirmed { &[] } else { configured };
     let mut screened = VisibleResults::default();
     for hit in hits {
-        let own = knowledge.guard.categories_of(Material {
+        let own = knowledge.guard.categories_of(ScanInput {
             title: &hit.title,
             section: hit.chunk.section.as_deref(),
             text: &hit.chunk.text,
             opaque: &hit.chunk.opaque,
             tags: &hit.chunk.tags,
         });
-        if screened.weigh(&own, asked_for) {
+        if screened.admits(&own, asked_for) {
             continue;
         }
         // A secret is never suggested as a fact, even if the user agreed to see it.
@@ -290,8 +290,8 @@ fn screen(knowledge: &Knowledge, hits: Vec<Hit>, facts: Vec<(Fact, f32)>, is_con
         screened.hits.push(hit);
     }
     for (fact, fit) in facts {
-        let material = Material { title: &fact.key, text: &fact.value, ..Material::default() };
-        if !screened.weigh(&knowledge.guard.categories_of(material), asked_for) {
+        let material = ScanInput { title: &fact.key, text: &fact.value, ..ScanInput::default() };
+        if !screened.admits(&knowledge.guard.categories_of(material), asked_for) {
             screened.facts.push((fact, fit));
         }
     }

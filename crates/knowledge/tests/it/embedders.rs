@@ -14,7 +14,7 @@ use toolyard_knowledge::{
     KnowledgeConfig,
     config::{EmbedderKind, EmbeddingConfig},
     embed::{EmbedError, Embedder, EmbedderInfo, OllamaEmbedder, OpenAiEmbedder, Purpose, Vectors},
-    evaluate::{Document, Judged, evaluate},
+    evaluate::{Document, JudgedQuery, evaluate},
     index::memory::MemoryIndex,
 };
 
@@ -271,7 +271,7 @@ async fn an_evaluation_sends_nothing_sensitive_away_either() {
     let embedder: Arc<dyn Embedder> = Arc::new(Remote(OllamaEmbedder::new(&config.embedding).unwrap()));
     let document = |id: &str, text: &str| Document { id: id.to_owned(), title: String::new(), text: text.to_owned() };
     let documents = [document("1", "the blue bicycle"), document("2", "Anna owes me 500")];
-    let judged = |text: &str, id: &str| Judged {
+    let judged = |text: &str, id: &str| JudgedQuery {
         id: "q".to_owned(),
         text: text.to_owned(),
         grades: HashMap::from([(id.to_owned(), 1.0)]),

@@ -14,8 +14,8 @@ use toolyard_knowledge::{
     KnowledgeConfig,
     embed::EmbedError,
     index::{
-        FileRow, FileState, IndexReader, IndexResult, IndexSpec, IndexWriter, NoteIndex, Start, VersionInfo,
-        WriteBatch, memory::MemoryIndex,
+        FileRow, FileState, IndexReader, IndexResult, IndexSpec, IndexWriter, NoteIndex, VersionInfo, WriteBatch,
+        WriterStart, memory::MemoryIndex,
     },
     indexer::{JobMode, JobState, Started},
 };
@@ -37,7 +37,11 @@ impl NoteIndex for Ledger {
     fn generation(&self) -> BoxFuture<'_, IndexResult<Option<u64>>> {
         self.index.generation()
     }
-    fn write<'a>(&'a self, spec: &'a IndexSpec, start: Start) -> BoxFuture<'a, IndexResult<Box<dyn IndexWriter>>> {
+    fn write<'a>(
+        &'a self,
+        spec: &'a IndexSpec,
+        start: WriterStart,
+    ) -> BoxFuture<'a, IndexResult<Box<dyn IndexWriter>>> {
         Box::pin(async move {
             let writer = self.index.write(spec, start).await?;
             Ok(Box::new(LedgerWriter(writer, self.puts.clone())) as Box<dyn IndexWriter>)

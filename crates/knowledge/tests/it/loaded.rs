@@ -14,10 +14,10 @@ use toolyard_engine::BoxFuture;
 use toolyard_knowledge::{
     KnowledgeConfig,
     index::{
-        ChunkFilter, ChunkRow, FileRow, Found, IndexError, IndexReader, IndexResult, IndexSpec, IndexWriter, NoteIndex,
-        Start, VectorColumns, VectorSink, VersionInfo, WriteBatch, memory::MemoryIndex,
+        ChunkFilter, ChunkRow, FileRow, IndexError, IndexReader, IndexResult, IndexSpec, IndexWriter, NoteIndex,
+        RowScore, VectorColumns, VectorSink, VersionInfo, WriteBatch, WriterStart, memory::MemoryIndex,
     },
-    search::{Detail, Library, Question, Weights, answer, vectors::Probe},
+    search::{Detail, Library, SearchQuery, Weights, answer, vectors::QuantisedQuery},
 };
 
 const X: [f32; 4] = [1.0, 0.0, 0.0, 0.0];
@@ -26,7 +26,7 @@ const Y: [f32; 4] = [0.0, 1.0, 0.0, 0.0];
 const ROOM: u64 = 1 << 20;
 
 async fn write(index: &dyn NoteIndex, spec: &IndexSpec, batches: Vec<WriteBatch>) {
-    let mut writer = index.write(spec, Start::Continue).await.unwrap();
+    let mut writer = index.write(spec, WriterStart::Continue).await.unwrap();
     for batch in batches {
         writer.put(batch).await.unwrap();
     }
@@ -41,7 +41,7 @@ async fn load(index: &dyn NoteIndex, before: Option<&Library>, budget: u64) -> L
 async fn vectors_of_another_model_are_never_taken_over() {
     let index = MemoryIndex::new();
     let likeness = |library: &Library, to: &[f32]| {
-        let found = library.vectors.as_ref().unwrap().nearest(&Probe::new(to), |_| true, 1);
+        let found = library.vectors.as_ref().unwrap().nearest(&QuantisedQuery::new(to), |_| true, 1);
         found[0].score
     };
     write(&index, &spec(), vec![note("a.md", &[("apple", X)])]).await;
@@ -68,7 +68,7 @@ async fn ranking_is_the_same_whether_vectors_are_in_memory_or_not() {
     write(&index, &spec(), notes).await;
     let (in_memory, on_disk) = (load(&index, None, ROOM).await, load(&index, None, 0).await);
     assert!(in_memory.vectors.is_some() && on_disk.vectors.is_none());
-    let question = Question {
+    let question = SearchQuery {
         terms: vec!["zebra".to_owned()],
         vector: Some(X.to_vec()),
         filter: ChunkFilter::default(),
@@ -134,7 +134,11 @@ impl NoteIndex for Breakable {
             self.inner.generation().await
         })
     }
-    fn write<'a>(&'a self, spec: &'a IndexSpec, start: Start) -> BoxFuture<'a, IndexResult<Box<dyn IndexWriter>>> {
+    fn write<'a>(
+        &'a self,
+        spec: &'a IndexSpec,
+        start: WriterStart,
+    ) -> BoxFuture<'a, IndexResult<Box<dyn IndexWriter>>> {
         self.inner.write(spec, start)
     }
     fn versions(&self) -> BoxFuture<'_, IndexResult<Vec<VersionInfo>>> {
@@ -168,7 +172,7 @@ impl IndexReader for Reader {
         terms: &'a [String],
         filter: &'a ChunkFilter,
         limit: usize,
-    ) -> BoxFuture<'a, IndexResult<Vec<Found>>> {
+    ) -> BoxFuture<'a, IndexResult<Vec<RowScore>>> {
         self.read(self.0.full_text(terms, filter, limit))
     }
     fn files_of<'a>(&'a self, rows: &'a [u64]) -> BoxFuture<'a, IndexResult<Vec<u64>>> {
@@ -179,7 +183,7 @@ impl IndexReader for Reader {
         vector: &'a [f32],
         filter: &'a ChunkFilter,
         limit: usize,
-    ) -> BoxFuture<'a, IndexResult<Vec<Found>>> {
+    ) -> BoxFuture<'a, IndexResult<Vec<RowScore>>> {
         self.0.nearest(vector, filter, limit)
     }
     fn vectors<'a>(&'a self, columns: VectorColumns, sink: VectorSink<'a>) -> BoxFuture<'a, IndexResult<()>> {

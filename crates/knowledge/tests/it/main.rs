@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 mod embedders;
+#[path = "../../../../tests/faults/plan.rs"]
+mod fault_plan;
+mod faults;
 #[path = "../../../noteindex/tests/it/index_suite.rs"]
 mod index_suite;
 mod indexing;

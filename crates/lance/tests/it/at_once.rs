@@ -4,7 +4,7 @@ use crate::index_suite::{chunk, file, note, spec};
 use lance::index::DatasetIndexExt;
 use std::{path::Path, sync::Arc};
 use toolyard_lance::{LanceIndex, LanceOptions};
-use toolyard_noteindex::{ChunkFilter, NoteIndex, Start, WriteBatch};
+use toolyard_noteindex::{ChunkFilter, NoteIndex, WriteBatch, WriterStart};
 
 const X: [f32; 4] = [1.0, 0.0, 0.0, 0.0];
 /// Number of versions completed while readers run.
@@ -25,7 +25,7 @@ async fn whoever_looks_while_jobs_complete_sees_no_damage() {
     let job = move |number: usize| {
         let writer = writer.clone();
         async move {
-            let mut turn = writer.write(&spec(), Start::Continue).await.unwrap();
+            let mut turn = writer.write(&spec(), WriterStart::Continue).await.unwrap();
             turn.put(note("a.md", &[(&format!("apple {number}"), X)])).await.unwrap();
             turn.complete().await.unwrap();
         }
@@ -69,16 +69,16 @@ async fn less_memory_for_vectors_builds_their_index_though_no_note_changed() {
         Some([angle.cos(), angle.sin(), 0.0, 0.0])
     };
     let chunks = (0..CHUNKS).map(|number| chunk("a.md", number, &format!("word{number}"), direction(number))).collect();
-    let mut writer = index.write(&spec(), Start::Continue).await.unwrap();
+    let mut writer = index.write(&spec(), WriterStart::Continue).await.unwrap();
     writer.put(WriteBatch { files: vec![file("a.md", CHUNKS)], chunks, ..WriteBatch::default() }).await.unwrap();
     writer.complete().await.unwrap();
-    assert!(!index.write(&spec(), Start::Continue).await.unwrap().is_changed());
+    assert!(!index.write(&spec(), WriterStart::Continue).await.unwrap().is_changed());
 
     let tight = open(dir.path(), |options| options.vector_memory_bytes = 0);
-    let writer = tight.write(&spec(), Start::Continue).await.unwrap();
+    let writer = tight.write(&spec(), WriterStart::Continue).await.unwrap();
     assert!(writer.is_changed());
     writer.complete().await.unwrap();
-    assert!(!tight.write(&spec(), Start::Continue).await.unwrap().is_changed(), "once is enough");
+    assert!(!tight.write(&spec(), WriterStart::Continue).await.unwrap().is_changed(), "once is enough");
     let nearest = tight.current().await.unwrap().unwrap().nearest(&X, &ChunkFilter::default(), 3).await.unwrap();
     assert!(nearest.len() == 3 && nearest[0].score > 0.99);
     let table = lance::Dataset::open(&dir.path().join("obsidian_chunks.lance").display().to_string()).await.unwrap();
@@ -86,7 +86,7 @@ async fn less_memory_for_vectors_builds_their_index_though_no_note_changed() {
     assert!(table.load_indices().await.unwrap().iter().any(|index| index.fields == [vector]));
 
     // A note that the vector index does not cover is found together with covered ones, and all have comparable scores.
-    let mut writer = tight.write(&spec(), Start::Continue).await.unwrap();
+    let mut writer = tight.write(&spec(), WriterStart::Continue).await.unwrap();
     writer.put(note("b.md", &[("late", [0.6, 0.0, 0.8, 0.0])])).await.unwrap();
     writer.complete().await.unwrap();
     let reader = tight.current().await.unwrap().unwrap();

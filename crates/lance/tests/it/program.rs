@@ -11,8 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 use toolyard_noteindex::{
-    ChunkFilter, IndexError, IndexResult, NoteIndex, ProgramError, Start,
-    remote::{IDLE_STOP, Launch, RemoteIndex, Running},
+    ChunkFilter, IndexError, IndexResult, NoteIndex, ProgramError, WriterStart,
+    remote::{IDLE_STOP, Launch, RemoteIndex, RunningProgram},
     wire::{Hello, OpenIndex},
 };
 
@@ -39,9 +39,9 @@ impl Launch for Processes {
         Ok(())
     }
 
-    fn start(&self) -> Result<Running, ProgramError> {
+    fn start(&self) -> Result<RunningProgram, ProgramError> {
         self.starts.fetch_add(1, Ordering::SeqCst);
-        let running = Running::spawn(tokio::process::Command::new(PROGRAM))?;
+        let running = RunningProgram::spawn(tokio::process::Command::new(PROGRAM))?;
         self.ids.lock().unwrap().extend(running.id());
         Ok(running)
     }
@@ -79,7 +79,7 @@ fn the_program_refuses_another_version_of_toolyard() {
 }
 
 async fn job(index: &RemoteIndex, round: usize) -> IndexResult<()> {
-    let mut writer = index.write(&spec(), Start::Continue).await?;
+    let mut writer = index.write(&spec(), WriterStart::Continue).await?;
     for number in 0..6 {
         writer.put(note(&format!("n{number}.md"), &[(&format!("apple round{round}"), X)])).await?;
     }

@@ -2,7 +2,7 @@
 //! standard error. Nothing is left behind when it ends.
 
 use super::{
-    lines::{Lines, TooLong, read_once},
+    lines::{LineSplitter, TooLong, read_once},
     mux::{Inbox, Mux},
     pipe::Pipe,
 };
@@ -23,9 +23,9 @@ use toolyard_engine::redact::redactor;
 
 /// Bytes of a server's errors that are kept.
 const KEPT_ERRORS: usize = 4096;
-/// How long a server whose input was closed has to end by itself,
+/// How long a server has to end by itself after its input was closed.
 const EOF_GRACE: Duration = Duration::from_millis(1500);
-/// and this long after being asked to.
+/// How long a server has to end after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_millis(1500);
 /// How long the last output of an ended server may take to arrive.
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -51,10 +51,10 @@ pub trait Launcher: Send + Sync + 'static {
     fn command(&self, spec: &ChildSpec) -> Result<Command, String>;
 }
 
-/// Starts children as they are.
-pub struct Plain;
+/// Starts child processes without a sandbox.
+pub struct PlainLauncher;
 
-impl Launcher for Plain {
+impl Launcher for PlainLauncher {
     fn command(&self, spec: &ChildSpec) -> Result<Command, String> {
         let mut command = Command::new(&spec.program);
         command.args(&spec.args).env_clear().envs(spec.env.iter().map(|(k, v)| (k, v)));
@@ -70,7 +70,7 @@ pub(crate) struct ChildLink {
     pub(crate) mux: Arc<Mux>,
     stop: CancellationToken,
     ended: CancellationToken,
-    errors: Arc<Errors>,
+    errors: Arc<StderrTail>,
     pub(crate) pid: u32,
 }
 
@@ -82,7 +82,7 @@ impl ChildLink {
         max_message: usize,
         inbox: Arc<dyn Inbox>,
         counted: Arc<()>,
-        errors: Arc<Errors>,
+        errors: Arc<StderrTail>,
     ) -> Result<Self, String> {
         let mut command = launcher.command(spec)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
@@ -99,7 +99,7 @@ impl ChildLink {
         let eof = CancellationToken::new();
         tokio::spawn(pipe.drain(eof.clone()));
         let reading = tokio::spawn(read(stdout, max_message, mux.clone(), inbox));
-        let watched = Watched {
+        let watched = WatchedChild {
             child,
             pid,
             mux: mux.clone(),
@@ -131,11 +131,11 @@ impl Drop for ChildLink {
     }
 }
 
-struct Watched {
+struct WatchedChild {
     child: Child,
     pid: u32,
     mux: Arc<Mux>,
-    errors: Arc<Errors>,
+    errors: Arc<StderrTail>,
     stop: CancellationToken,
     eof: CancellationToken,
     ended: CancellationToken,
@@ -144,11 +144,11 @@ struct Watched {
 }
 
 /// Waits for a child's end, or ends it, and reaps the whole group.
-async fn watch(mut watched: Watched, reading: tokio::task::JoinHandle<String>) {
+async fn watch(mut watched: WatchedChild, reading: tokio::task::JoinHandle<String>) {
     let mut reading = reading;
     let why = tokio::select! {
         status = watched.child.wait() => {
-            // Its last words may still be on their way.
+            // Its last output may not have been read yet.
             if tokio::time::timeout(LAST_WORDS, &mut reading).await.is_err() {
                 tracing::debug!("an upstream server ended, and its output stays open");
             }
@@ -157,7 +157,7 @@ async fn watch(mut watched: Watched, reading: tokio::task::JoinHandle<String>) {
         }
         why = &mut reading => {
             let why = why.unwrap_or_else(|_| "its output could not be read".to_owned());
-            // A server that closes its output usually ends; then its status says more.
+            // A server that closes its output usually exits; its exit status is more specific.
             match tokio::time::timeout(Duration::from_millis(300), watched.child.wait()).await {
                 Ok(Ok(status)) => format!("the server ended ({status}){}", watched.errors.tail()),
                 _ => format!("{why}{}", watched.errors.tail()),
@@ -167,7 +167,7 @@ async fn watch(mut watched: Watched, reading: tokio::task::JoinHandle<String>) {
     };
     watched.mux.close(&why);
     watched.eof.cancel();
-    let Watched { mut child, pid, ended, _counted, .. } = watched;
+    let WatchedChild { mut child, pid, ended, _counted, .. } = watched;
     let group = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let signal = |signal| {
         // A group whose last process has ended is not an error.
@@ -183,7 +183,7 @@ async fn watch(mut watched: Watched, reading: tokio::task::JoinHandle<String>) {
             tracing::info!(pid, "an upstream server does not end when asked to, and is killed");
         }
     }
-    // Whatever it started goes too, also when it ended by itself.
+    // Processes that it started are ended too, also if it ended by itself.
     signal(Signal::KILL);
     if let Err(error) = child.wait().await {
         tracing::warn!(pid, %error, "an upstream server could not be waited for");
@@ -191,7 +191,7 @@ async fn watch(mut watched: Watched, reading: tokio::task::JoinHandle<String>) {
     ended.cancel();
 }
 
-/// Reads messages until the end; answers with why it ended.
+/// Reads messages until the stream ends; returns the reason.
 async fn read(mut stdout: impl AsyncRead + Unpin, max_message: usize, mux: Arc<Mux>, inbox: Arc<dyn Inbox>) -> String {
     let take = |line: &[u8]| {
         let text = line.trim_ascii();
@@ -199,7 +199,7 @@ async fn read(mut stdout: impl AsyncRead + Unpin, max_message: usize, mux: Arc<M
             mux.receive(text, &inbox);
         }
     };
-    let mut lines = Lines::new(max_message);
+    let mut lines = LineSplitter::new(max_message);
     loop {
         let added = read_once(&mut stdout, |bytes| (!bytes.is_empty()).then(|| lines.add(bytes, take)));
         match added.await {
@@ -216,9 +216,9 @@ async fn read(mut stdout: impl AsyncRead + Unpin, max_message: usize, mux: Arc<M
 
 /// The end of what a child has written to its standard error.
 #[derive(Default)]
-pub(crate) struct Errors(Mutex<VecDeque<u8>>);
+pub(crate) struct StderrTail(Mutex<VecDeque<u8>>);
 
-impl Errors {
+impl StderrTail {
     fn add(&self, bytes: &[u8]) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(bytes);
@@ -226,7 +226,7 @@ impl Errors {
         kept.drain(..over);
     }
 
-    /// All that is kept, where there is anything; without secrets.
+    /// The kept text, if there is any; without secrets.
     pub(crate) fn last(&self) -> Option<String> {
         Some(self.text()).filter(|text| !text.trim().is_empty())
     }
@@ -237,7 +237,7 @@ impl Errors {
         redactor().text(&String::from_utf8_lossy(&kept)).into_owned()
     }
 
-    /// Its last words, to be added to a sentence.
+    /// The end of the text, to be appended to an error message.
     fn tail(&self) -> String {
         let text = self.text();
         let last: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).rev().take(3).collect();
@@ -246,7 +246,7 @@ impl Errors {
     }
 }
 
-async fn keep_errors(name: String, mut stderr: impl AsyncRead + Unpin, errors: Arc<Errors>) {
+async fn keep_errors(name: String, mut stderr: impl AsyncRead + Unpin, errors: Arc<StderrTail>) {
     let keep = |bytes: &[u8]| {
         errors.add(bytes);
         tracing::debug!(server = name, "{}", String::from_utf8_lossy(bytes).trim_end());

@@ -28,7 +28,7 @@ pub enum Transport {
 
 /// Which revision is spoken with a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Speaks {
+pub enum RevisionChoice {
     /// Starts with a handshake; uses 2026-07-28 if the server has none.
     #[default]
     #[serde(rename = "auto")]
@@ -68,7 +68,7 @@ pub enum Pinning {
     Off,
 }
 
-/// How tokens are come by.
+/// How tokens are obtained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GrantKind {
@@ -185,6 +185,15 @@ fn from_outside(variable: Option<&str>, file: Option<&std::path::Path>) -> Resul
     Ok(None)
 }
 
+/// The values that files hold.
+fn read_all(files: &BTreeMap<String, PathBuf>) -> Result<Vec<(String, String)>, String> {
+    let read = |(name, file): (&String, &PathBuf)| {
+        let value = from_outside(None, Some(file))?.unwrap_or_default();
+        Ok((name.clone(), value))
+    };
+    files.iter().map(read).collect()
+}
+
 /// Variables that a sandboxed child gets if they are set; no other variable is passed unless it is named.
 const PASSED_TO_CONFINED: [&str; 5] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ"];
 
@@ -280,6 +289,10 @@ pub struct ServerConfig {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("x-secret" = "value"))]
     pub env: BTreeMap<String, String>,
+    /// Files that hold the values of further variables; read when the program starts. `toolyard import mcp` writes them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("x-secret" = "file"))]
+    pub env_files: BTreeMap<String, PathBuf>,
     /// Names of variables of Toolyard's environment that are passed to the program, in addition to PATH, HOME, USER,
     /// LOGNAME, SHELL, LANG, LC_ALL, TMPDIR and TZ. No other variables are passed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -300,6 +313,10 @@ pub struct ServerConfig {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("x-secret" = "value"))]
     pub headers: BTreeMap<String, String>,
+    /// Files that hold the values of further headers; read for each connection.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("x-secret" = "file"))]
+    pub header_files: BTreeMap<String, PathBuf>,
     /// The variable of Toolyard's environment that holds the bearer token.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "variable"))]
@@ -320,7 +337,7 @@ pub struct ServerConfig {
     /// Which tool definitions need a person's approval: `changed`, `all` or `off`.
     pub pin: Pinning,
     /// The protocol revision to use: `auto`, `2026-07-28`, `2025-11-25` or `2025-06-18`.
-    pub protocol: Speaks,
+    pub protocol: RevisionChoice,
     /// Milliseconds that a call may take, unless the call sets its own timeout.
     #[schemars(range(min = 1, max = 86_400_000))]
     pub timeout_ms: u64,
@@ -360,18 +377,20 @@ impl Default for ServerConfig {
             args: Vec::new(),
             cwd: None,
             env: BTreeMap::new(),
+            env_files: BTreeMap::new(),
             pass_env: Vec::new(),
             sandbox: None,
             url: None,
             transport: Transport::Auto,
             headers: BTreeMap::new(),
+            header_files: BTreeMap::new(),
             bearer_token_env: None,
             bearer_token_file: None,
             oauth: OauthConfig::default(),
             prefix: None,
             trust: Trust::None,
             pin: Pinning::Changed,
-            protocol: Speaks::Auto,
+            protocol: RevisionChoice::Auto,
             timeout_ms: 60_000,
             start_timeout_ms: 30_000,
             idle_seconds: 600,
@@ -422,7 +441,11 @@ impl ServerConfig {
             return Err("oauth is for servers with a url".to_owned());
         }
         self.oauth.check()?;
-        if let Some(bad) = self.env.keys().find(|key| key.is_empty() || key.contains(['=', '\0'])) {
+        for name in self.header_files.keys() {
+            http::HeaderName::try_from(name.as_str()).map_err(|_| format!("{name:?} is no header name"))?;
+        }
+        let mut variables = self.env.keys().chain(self.env_files.keys());
+        if let Some(bad) = variables.find(|key| key.is_empty() || key.contains(['=', '\0'])) {
             return Err(format!("{bad:?} is no name of a variable"));
         }
         if let Some(prefix) = &self.prefix
@@ -455,7 +478,10 @@ impl ServerConfig {
     }
 
     /// The child's whole environment.
-    pub fn environment(&self) -> Vec<(String, String)> {
+    ///
+    /// # Errors
+    /// A file of `envFiles` that cannot be read.
+    pub fn environment(&self) -> Result<Vec<(String, String)>, String> {
         let (usual, named): (&[&str], &[String]) = match self.confinement() {
             Some(sandbox) => (&PASSED_TO_CONFINED, &sandbox.env),
             None => (&ALWAYS_PASSED, &[]),
@@ -464,7 +490,15 @@ impl ServerConfig {
         let mut all: BTreeMap<String, String> =
             passed.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))).collect();
         all.extend(self.env.clone());
-        all.into_iter().collect()
+        all.extend(read_all(&self.env_files)?);
+        Ok(all.into_iter().collect())
+    }
+
+    /// The headers that are sent with every request, with those whose values lie in files.
+    pub(crate) fn all_headers(&self) -> Result<BTreeMap<String, String>, String> {
+        let mut all = self.headers.clone();
+        all.extend(read_all(&self.header_files)?);
+        Ok(all)
     }
 
     /// The bearer token, if one is configured.
@@ -476,7 +510,11 @@ impl ServerConfig {
     pub(crate) fn has_credential(&self) -> bool {
         self.bearer_token_env.is_some()
             || self.bearer_token_file.is_some()
-            || self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
+            || self
+                .headers
+                .keys()
+                .chain(self.header_files.keys())
+                .any(|name| name.eq_ignore_ascii_case("authorization"))
     }
 
     pub(crate) fn start_timeout(&self) -> Duration {
@@ -536,11 +574,11 @@ mod tests {
     #[test]
     fn a_child_gets_only_what_is_named() {
         let config = ServerConfig { env: [("MINE".to_owned(), "1".to_owned())].into(), ..ServerConfig::default() };
-        let names: Vec<String> = config.environment().into_iter().map(|(name, _)| name).collect();
+        let names: Vec<String> = config.environment().unwrap().into_iter().map(|(name, _)| name).collect();
         assert!(names.contains(&"MINE".to_owned()));
         assert!(names.iter().all(|name| name == "MINE" || ALWAYS_PASSED.contains(&name.as_str())), "{names:?}");
         let confined = ServerConfig { sandbox: Some(SandboxConfig::default()), ..config };
-        let names: Vec<String> = confined.environment().into_iter().map(|(name, _)| name).collect();
+        let names: Vec<String> = confined.environment().unwrap().into_iter().map(|(name, _)| name).collect();
         assert!(names.iter().all(|name| name == "MINE" || PASSED_TO_CONFINED.contains(&name.as_str())), "{names:?}");
     }
 }

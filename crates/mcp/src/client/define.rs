@@ -17,7 +17,7 @@ use toolyard_protocol::{
     Availability, Idempotency, MAX_TOOL_NAME_BYTES, RiskLevel, ToolDefinition, ToolName, Undo, canonical,
 };
 
-/// A description is cut here; it is sent to models again and again.
+/// The longest description, in characters; descriptions are sent to models with every list.
 const MAX_DESCRIPTION: usize = 8 << 10;
 /// A title is cut here.
 const MAX_TITLE: usize = 200;
@@ -25,7 +25,7 @@ const MAX_TITLE: usize = 200;
 const HASH_DIGITS: usize = 8;
 
 /// A tool of an upstream server, ready for the catalog.
-pub(crate) struct Defined {
+pub(crate) struct CatalogTool {
     pub(crate) entry: ToolEntry,
     /// The name the server knows it by.
     pub(crate) original: String,
@@ -38,7 +38,7 @@ pub(crate) struct Defined {
 /// The parts of a definition that the catalog uses. A value of the wrong type counts as missing.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Offered {
+struct OfferedDefinition {
     title: Option<Value>,
     /// A plugin's word for the title.
     label: Option<Value>,
@@ -46,7 +46,7 @@ struct Offered {
     optional: Option<Value>,
 }
 
-/// What annotations say that the catalog may believe.
+/// The annotations that the catalog may trust.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Hints {
@@ -61,11 +61,11 @@ pub(crate) fn define(
     config: &ServerConfig,
     terms: Option<&PluginTerms>,
     tool: &Definition,
-) -> Result<Defined, String> {
+) -> Result<CatalogTool, String> {
     let original = tool.name();
     let prefix = if terms.is_some() { String::new() } else { config.prefix(&source.name) };
     let name = tool_name(&prefix, original).ok_or_else(|| format!("{original:?} cannot be a name"))?;
-    let offered: Offered = tool.view()?;
+    let offered: OfferedDefinition = tool.view()?;
     let details: ToolDetails = tool.view()?;
     let hints = match &details.annotations {
         Some(said @ Value::Object(_)) => Hints::deserialize(said).map_err(|e| e.to_string())?,
@@ -85,7 +85,8 @@ pub(crate) fn define(
     let own = terms.map(|terms| terms.tools.get(original).cloned().unwrap_or_default());
     let own_terms = own.as_ref();
     let reads = match own_terms {
-        // What a manifest says, an operator installed. Silence means that it writes.
+        // A manifest was installed by an operator, so its statement is trusted. Without a statement, the tool counts as
+        // writing.
         Some(own) => own.side_effecting.map_or_else(|| hint(&hints.read_only_hint), |changes| !changes),
         None => hint(&hints.read_only_hint),
     };
@@ -123,7 +124,7 @@ pub(crate) fn define(
         let optional = own.optional || offered.optional == Some(Value::Bool(true));
         entry = entry.with_optional(optional).with_profiles(own.profiles);
     }
-    Ok(Defined { entry, original: original.to_owned(), extras: details, mirrored })
+    Ok(CatalogTool { entry, original: original.to_owned(), extras: details, mirrored })
 }
 
 /// A plugin's tool always needs a permission: those in its manifest, otherwise to read from or write to the plugin.
@@ -190,7 +191,8 @@ fn references(value: &Value) -> bool {
     }
 }
 
-/// The same with no room to grow, but for `more` keys at the top: there may be thousands of these, and they stay.
+/// The same without spare capacity, except for `more` keys at the top: there may be thousands of schemas, and they are
+/// kept.
 fn compact(map: &Payload, more: usize) -> Payload {
     let mut small = Payload::with_capacity(map.len() + more);
     for (key, value) in map {

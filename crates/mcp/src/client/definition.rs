@@ -7,7 +7,7 @@ use crate::wire::Payload;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt::Write as _;
-use toolyard_engine::diff::{Names, unified};
+use toolyard_engine::diff::{DiffNames, unified};
 use toolyard_protocol::canonical;
 
 /// Lines of context in a diff.
@@ -112,7 +112,7 @@ fn write_value(value: &Value, out: &mut String) {
 pub(crate) fn diff(tool: &str, before: Option<&str>, now: &str) -> String {
     let (before, now) = (before.map(lines).unwrap_or_default(), lines(now));
     let shown: String = tool.chars().take(128).collect();
-    let names = Names { old: &format!("{shown} (approved)"), new: &format!("{shown} (now)") };
+    let names = DiffNames { old: &format!("{shown} (approved)"), new: &format!("{shown} (now)") };
     visible(&unified(&before, &now, names, CONTEXT))
 }
 

@@ -3,7 +3,7 @@
 
 use super::{
     config::ServerConfig,
-    mux::{Gone, Inbox, LinkError, TAKEN_BACK},
+    mux::{Inbox, LinkError, ServerUnavailable, TAKEN_BACK},
     oauth::{Authorizer, Blocked, Challenge, Refused},
     questions::Questions,
     retry_after,
@@ -43,7 +43,8 @@ use toolyard_protocol::cause_chain;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// Connections kept open and unused, to one host.
 const IDLE_CONNECTIONS: usize = 32;
-/// And for how long: many servers close what was unused for five seconds, and a request that is sent just then is lost.
+/// How long they are kept. Many servers close connections that were unused for five seconds, and a request that is sent
+/// at that moment is lost.
 const IDLE_FOR: Duration = Duration::from_secs(4);
 /// How many times in a row a broken stream is resumed.
 const MAX_RESUMES: u32 = 5;
@@ -58,7 +59,7 @@ const LISTEN_BACKOFF: Duration = Duration::from_secs(60);
 /// this stream, and would be lost. Some servers respond only with their first event.
 pub(crate) const LISTEN_WITHIN: Duration = Duration::from_millis(500);
 
-/// How long the end of a session may take to be taken.
+/// How long the request that ends a session may take.
 const FAREWELL_WITHIN: Duration = Duration::from_secs(2);
 
 /// A request that is refused for its token is sent again at most so often, each time with another token.
@@ -74,7 +75,7 @@ pub(crate) fn client() -> Result<HttpClient, String> {
     connector.enforce_http(false);
     connector.set_nodelay(true);
     connector.set_connect_timeout(Some(CONNECT_WITHIN));
-    // Named, because another crate of the program may bring a second provider, and then there is no default.
+    // The provider is named explicitly: if another crate adds a second provider, there is no default.
     let builder = HttpsConnectorBuilder::new().with_provider_and_native_roots(ring::default_provider());
     let https = builder.map_err(|e| format!("the system's certificates cannot be read: {e}"))?;
     let connector = https.https_or_http().enable_http1().wrap_connector(connector);
@@ -88,7 +89,7 @@ pub(crate) struct Target {
     pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
     pub(crate) max_message: usize,
-    /// Brings tokens, where no credential is configured.
+    /// Obtains tokens if no credential is configured.
     auth: Option<Arc<Authorizer>>,
     clock: Arc<dyn Clock>,
 }
@@ -103,7 +104,7 @@ impl Target {
         let url = config.url.as_deref().unwrap_or_default();
         let uri: Uri = url.parse().map_err(|e| format!("{:?}: {e}", redact::url(url)))?;
         let mut headers = HeaderMap::new();
-        for (name, value) in &config.headers {
+        for (name, value) in config.all_headers()? {
             let name = HeaderName::try_from(name.as_str()).map_err(|e| e.to_string())?;
             headers.insert(name, HeaderValue::try_from(value.as_str()).map_err(|e| e.to_string())?);
         }
@@ -150,7 +151,7 @@ impl Target {
             token = Some(another);
         }
         let why = "the server refuses one token after the other".to_owned();
-        Err(LinkError::Unauthorised(Blocked::Trouble(why)))
+        Err(LinkError::Unauthorised(Blocked::TemporaryFailure(why)))
     }
 
     async fn send_once(
@@ -170,21 +171,21 @@ impl Target {
             headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
             headers.extend(extra);
             if let Some(token) = token {
-                let unsendable = |_| LinkError::gone("the token cannot be sent".to_owned());
+                let unsendable = |_| LinkError::unavailable("the token cannot be sent".to_owned());
                 let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(unsendable)?;
                 value.set_sensitive(true);
                 headers.insert(header::AUTHORIZATION, value);
             }
         }
         let body = Full::new(body.unwrap_or_default());
-        let request = request.body(body).map_err(|e| LinkError::gone(e.to_string()))?;
+        let request = request.body(body).map_err(|e| LinkError::unavailable(e.to_string()))?;
         self.client.request(request).await.map_err(|e| {
             let why = format!("{uri} cannot be reached: {}", deepest(&e));
-            LinkError::Gone(Gone { causes: cause_chain(&e, &why), ..why.into() })
+            LinkError::Unavailable(ServerUnavailable { causes: cause_chain(&e, &why), ..why.into() })
         })
     }
 
-    /// How long an answer asks to wait, where it is a refusal.
+    /// The delay that a refusal asks for.
     pub(crate) fn asked_wait(&self, response: &Response<Body>) -> Option<Duration> {
         if response.status().is_success() {
             return None;
@@ -196,7 +197,7 @@ impl Target {
     pub(crate) async fn whole(&self, body: Body) -> Result<Bytes, LinkError> {
         let limited = http_body_util::Limited::new(body, self.max_message);
         let collected =
-            limited.collect().await.map_err(|e| LinkError::gone(format!("the answer cannot be read: {e}")))?;
+            limited.collect().await.map_err(|e| LinkError::unavailable(format!("the answer cannot be read: {e}")))?;
         Ok(collected.to_bytes())
     }
 }
@@ -215,7 +216,7 @@ struct OperationParams {
 
 /// An error answer, with an id or without one.
 #[derive(Deserialize)]
-struct WholeError {
+struct ErrorResponse {
     error: RpcError,
 }
 
@@ -261,13 +262,13 @@ pub(crate) struct HttpLink {
 }
 
 /// How one exchange went.
-enum Exchanged {
+enum ExchangeOutcome {
     Answer(Result<Value, RpcError>),
     /// Not a modern error and not an answer.
     Refused(Refusal),
 }
 
-/// An HTTP answer that is no answer of the protocol.
+/// An HTTP response that is not an MCP message.
 struct Refusal {
     status: StatusCode,
     said: String,
@@ -334,13 +335,13 @@ impl HttpLink {
         tokio::select! {
             biased;
             answer = self.exchange(&id, method, params, address) => match answer? {
-                Exchanged::Answer(outcome) => outcome.map_err(LinkError::Rpc),
-                Exchanged::Refused(Refusal { status, said, retry_after }) => {
+                ExchangeOutcome::Answer(outcome) => outcome.map_err(LinkError::Rpc),
+                ExchangeOutcome::Refused(Refusal { status, said, retry_after }) => {
                     if status == StatusCode::NOT_FOUND && lock(&self.session).is_some() {
                         return Err(LinkError::Forgotten);
                     }
                     let why = format!("the server answered {status}{said}");
-                    Err(LinkError::Gone(Gone { status: Some(status), retry_after, ..why.into() }))
+                    Err(LinkError::Unavailable(ServerUnavailable { status: Some(status), retry_after, ..why.into() }))
                 }
             },
             () = cancel.cancelled() => {
@@ -349,13 +350,13 @@ impl HttpLink {
                     tokio::spawn(async move {
                         let cancelled = Cancelled { request_id: &id, reason: TAKEN_BACK };
                         if let Err(error) = link.notify("notifications/cancelled", &cancelled).await {
-                            tracing::debug!(?error, "an upstream server was not told that a request is taken back");
+                            tracing::debug!(?error, "an upstream server was not notified of a cancelled request");
                         }
                     });
                 }
                 Err(LinkError::Cancelled)
             }
-            () = self.closed.cancelled() => Err(LinkError::gone("the connection was closed".to_owned())),
+            () = self.closed.cancelled() => Err(LinkError::unavailable("the connection was closed".to_owned())),
         }
     }
 
@@ -372,7 +373,7 @@ impl HttpLink {
         method: &str,
         params: &Value,
         address: Address<'_>,
-    ) -> Result<Exchanged, LinkError> {
+    ) -> Result<ExchangeOutcome, LinkError> {
         let extra = self.extra(method, address);
         let text = jsonrpc::request(id, method, params);
         let response = self.target.send(Method::POST, &self.target.uri, extra, Some(text)).await?;
@@ -383,22 +384,22 @@ impl HttpLink {
         }
         let (status, retry_after) = (response.status(), self.target.asked_wait(&response));
         if is_events(&response) && status.is_success() {
-            return self.events(id, response.into_body()).await.map(Exchanged::Answer);
+            return self.events(id, response.into_body()).await.map(ExchangeOutcome::Answer);
         }
         let body = self.target.whole(response.into_body()).await?;
         if status == StatusCode::NOT_FOUND && !self.is_modern() && lock(&self.session).is_some() {
             // The session is unknown, whatever else the body says of it.
-            return Ok(Exchanged::Refused(Refusal { status, said: error_text(&body), retry_after }));
+            return Ok(ExchangeOutcome::Refused(Refusal { status, said: error_text(&body), retry_after }));
         }
         let body = redactor().known_bytes(&body);
         match Incoming::read(&body) {
             Ok(Incoming::Response { id: answered, outcome }) if answered == *id => {
-                Ok(Exchanged::Answer(outcome.map_err(|error| with_wait(error, retry_after))))
+                Ok(ExchangeOutcome::Answer(outcome.map_err(|error| with_wait(error, retry_after))))
             }
             // An error about the request as a whole may lack its id.
-            _ => match serde_json::from_slice::<WholeError>(&body) {
-                Ok(WholeError { error }) => Ok(Exchanged::Answer(Err(with_wait(error, retry_after)))),
-                Err(_) => Ok(Exchanged::Refused(Refusal { status, said: error_text(&body), retry_after })),
+            _ => match serde_json::from_slice::<ErrorResponse>(&body) {
+                Ok(ErrorResponse { error }) => Ok(ExchangeOutcome::Answer(Err(with_wait(error, retry_after)))),
+                Err(_) => Ok(ExchangeOutcome::Refused(Refusal { status, said: error_text(&body), retry_after })),
             },
         }
     }
@@ -419,7 +420,7 @@ impl HttpLink {
             }
             resumes += 1;
             let Some(from) = last.clone().filter(|_| resumes <= MAX_RESUMES && !self.is_modern()) else {
-                return Err(LinkError::gone("the stream ended before the answer".to_owned()));
+                return Err(LinkError::unavailable("the stream ended before the answer".to_owned()));
             };
             tokio::time::sleep(wait.min(MAX_RESUME_AFTER)).await;
             let mut extra = self.extra("", Address::default());
@@ -429,7 +430,10 @@ impl HttpLink {
             extra.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
             let response = self.target.send(Method::GET, &self.target.uri, extra, None).await?;
             if !is_events(&response) {
-                return Err(LinkError::gone(format!("the stream cannot be taken up again: {}", response.status())));
+                return Err(LinkError::unavailable(format!(
+                    "the stream cannot be taken up again: {}",
+                    response.status()
+                )));
             }
             body = response.into_body();
         }
@@ -447,7 +451,7 @@ impl HttpLink {
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else { return Ok(None) };
             let Some(data) = frame.data_ref() else { continue };
-            for event in reader.take(data).map_err(LinkError::gone)? {
+            for event in reader.take(data).map_err(LinkError::unavailable)? {
                 if event.id.is_some() {
                     *last = event.id;
                 }
@@ -464,7 +468,8 @@ impl HttpLink {
                     Ok(Incoming::Notification { method, params }) => self.inbox.notified(&method, params),
                     Ok(Incoming::Request { id, method, params }) => {
                         let question = self.questions.take(event.data.len());
-                        let question = question.ok_or_else(|| LinkError::gone(Questions::TOO_MANY.to_owned()))?;
+                        let question =
+                            question.ok_or_else(|| LinkError::unavailable(Questions::TOO_MANY.to_owned()))?;
                         let link = self.clone();
                         tokio::spawn(async move {
                             let _question = question;
@@ -485,7 +490,7 @@ impl HttpLink {
         Ok(None)
     }
 
-    /// Listens for what belongs to no request, until closed. Servers need not offer it.
+    /// Listens for messages that belong to no request, until closed. Servers need not offer this stream.
     pub(crate) async fn listen(self: Arc<Self>, params: Option<Value>) {
         let mut backoff = RESUME_AFTER;
         let mut last = None;
@@ -538,7 +543,7 @@ impl HttpLink {
             let farewell = self.target.send(Method::DELETE, &self.target.uri, extra, None);
             match tokio::time::timeout(FAREWELL_WITHIN, farewell).await {
                 Ok(Ok(_)) => {}
-                Ok(Err(error)) => tracing::debug!(?error, "an upstream server was not told that its session ends"),
+                Ok(Err(error)) => tracing::debug!(?error, "an upstream server was not notified that its session ends"),
                 Err(_) => tracing::debug!("an upstream server did not take the end of its session in time"),
             }
         }

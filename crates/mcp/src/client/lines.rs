@@ -27,8 +27,8 @@ pub(super) async fn read_once<T>(
     .await
 }
 
-/// Cuts what comes into lines.
-pub(super) struct Lines {
+/// Splits a stream into lines.
+pub(super) struct LineSplitter {
     /// The beginning of a line.
     begun: Vec<u8>,
     max: usize,
@@ -38,7 +38,7 @@ pub(super) struct Lines {
 #[derive(Debug, PartialEq)]
 pub(super) struct TooLong;
 
-impl Lines {
+impl LineSplitter {
     /// Of lines up to `max` bytes.
     pub(super) fn new(max: usize) -> Self {
         Self { begun: Vec::new(), max }

@@ -1,10 +1,10 @@
-//! [`Live`]: a connected upstream server. Opens a connection, agrees on a revision, and sends requests.
+//! [`LiveServer`]: a connected upstream server. Opens a connection, agrees on a revision, and sends requests.
 
 use super::{
-    child::{ChildLink, ChildSpec, Errors, Launcher},
-    config::{ServerConfig, Speaks, Transport},
+    child::{ChildLink, ChildSpec, Launcher, StderrTail},
+    config::{RevisionChoice, ServerConfig, Transport},
     http::{Address, HttpClient, HttpLink, LISTEN_WITHIN, Target},
-    mux::{Gone, Inbox, LinkError, Mux},
+    mux::{Inbox, LinkError, Mux, ServerUnavailable},
     oauth::Authorizer,
     old_sse,
     pins::ServerCatalog,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Revision, RpcError,
-    asks::Asks,
+    asks::ClientRoutes,
     jsonrpc::{HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_REVISION},
     wire::{
         self, Empty, Implementation, Payload,
@@ -20,7 +20,8 @@ use crate::{
         requests::{Listen, ListenFilter},
         upstream::{
             Discovered, Initialize, Initialized, InputRequest, InputRequired, LineCall, LineResult, LineStarted, List,
-            ListPage, Listing, ModernMeta, Offers, Question, RequestMeta, ResultKind, RevisionsSpoken, Sent,
+            ListPage, Listing, ModernMeta, OfferedCapabilities, Question, RequestMeta, RequestParams, ResultKind,
+            RevisionsSpoken,
         },
     },
 };
@@ -35,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 use toolyard_engine::Clock;
 use toolyard_protocol::RunId;
 
-/// Pages of one list; a server that goes on is not believed.
+/// Maximum number of pages of one list. A server that sends more is treated as faulty.
 const MAX_PAGES: usize = 200;
 /// Prompts or resources of one server that are kept.
 const MAX_LISTED: usize = 10_000;
@@ -49,8 +50,8 @@ enum Link {
     Sse(Arc<Mux>),
 }
 
-/// A server that answers.
-pub(crate) struct Live {
+/// A connected server.
+pub(crate) struct LiveServer {
     link: Link,
     revision: Revision,
     /// The server's capabilities.
@@ -61,8 +62,8 @@ pub(crate) struct Live {
     max_tools: usize,
 }
 
-/// What is needed to connect.
-pub(crate) struct Opening<'a> {
+/// The parameters of a connection.
+pub(crate) struct ConnectContext<'a> {
     pub(crate) name: &'a str,
     pub(crate) config: &'a ServerConfig,
     pub(crate) launcher: &'a dyn Launcher,
@@ -73,20 +74,20 @@ pub(crate) struct Opening<'a> {
     /// Counts children.
     pub(crate) children: Arc<()>,
     /// Takes what a child writes to its standard error.
-    pub(crate) errors: Arc<Errors>,
+    pub(crate) errors: Arc<StderrTail>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// A call's route to its client, for requests of the server.
-pub(crate) struct Asker<'a> {
-    pub(crate) asks: &'a Asks,
+pub(crate) struct CallRoute<'a> {
+    pub(crate) asks: &'a ClientRoutes,
     pub(crate) run_id: Option<RunId>,
     pub(crate) cancel: &'a CancellationToken,
 }
 
-impl Live {
+impl LiveServer {
     /// Connects and agrees on a revision.
-    pub(crate) async fn open(opening: Opening<'_>) -> Result<Self, Gone> {
+    pub(crate) async fn open(opening: ConnectContext<'_>) -> Result<Self, ServerUnavailable> {
         let config = opening.config;
         if let Some(command) = &config.command {
             let spec = ChildSpec {
@@ -94,7 +95,7 @@ impl Live {
                 program: command.clone(),
                 args: config.args.clone(),
                 cwd: config.cwd.clone(),
-                env: config.environment(),
+                env: config.environment()?,
             };
             let child = ChildLink::start(
                 &spec,
@@ -105,9 +106,9 @@ impl Live {
                 opening.errors,
             )?;
             if let Dialect::Line { start } = opening.dialect {
-                return Self::begin(child, start, config).await.map_err(LinkError::into_gone);
+                return Self::begin(child, start, config).await.map_err(LinkError::into_unavailable);
             }
-            return Self::agree(Link::Child(child), config).await.map_err(|(_, error)| error.into_gone());
+            return Self::agree(Link::Child(child), config).await.map_err(|(_, error)| error.into_unavailable());
         }
         let client = opening.client.ok_or_else(|| "there is no HTTP client".to_owned())?;
         let target = || Target::new(config, client.clone(), opening.auth.clone(), opening.clock.clone());
@@ -115,13 +116,13 @@ impl Live {
             let link = Link::Http(HttpLink::new(target()?, opening.inbox.clone()));
             match Self::agree(link, config).await {
                 Ok(live) => return Ok(live),
-                Err((_, LinkError::Gone(gone))) if config.transport == Transport::Auto && is_other_transport(&gone) => {
-                }
-                Err((_, error)) => return Err(error.into_gone()),
+                Err((_, LinkError::Unavailable(unavailable)))
+                    if config.transport == Transport::Auto && is_other_transport(&unavailable) => {}
+                Err((_, error)) => return Err(error.into_unavailable()),
             }
         }
-        let mux = old_sse::open(target()?, opening.inbox).await.map_err(LinkError::into_gone)?;
-        Self::agree(Link::Sse(mux), config).await.map_err(|(_, error)| error.into_gone())
+        let mux = old_sse::open(target()?, opening.inbox).await.map_err(LinkError::into_unavailable)?;
+        Self::agree(Link::Sse(mux), config).await.map_err(|(_, error)| error.into_unavailable())
     }
 
     /// Starts a plugin that speaks the line protocol.
@@ -149,9 +150,9 @@ impl Live {
             max_tools: config.max_tools,
         };
         let first = match config.protocol {
-            Speaks::V20260728 => None,
-            Speaks::V20250618 => Some(Revision::V20250618),
-            Speaks::Auto | Speaks::V20251125 => Some(Revision::V20251125),
+            RevisionChoice::V20260728 => None,
+            RevisionChoice::V20250618 => Some(Revision::V20250618),
+            RevisionChoice::Auto | RevisionChoice::V20251125 => Some(Revision::V20251125),
         };
         let outcome = match first {
             None => match live.discover().await {
@@ -160,7 +161,9 @@ impl Live {
                 other => other,
             },
             Some(revision) => match live.handshake(revision).await {
-                Err(LinkError::Rpc(error)) if config.protocol == Speaks::Auto && is_without_handshake(&error) => {
+                Err(LinkError::Rpc(error))
+                    if config.protocol == RevisionChoice::Auto && is_without_handshake(&error) =>
+                {
                     live.discover().await
                 }
                 other => other,
@@ -175,19 +178,21 @@ impl Live {
     async fn handshake(&mut self, revision: Revision) -> Result<(), LinkError> {
         let hello = Initialize {
             protocol_version: revision.as_str(),
-            capabilities: Offers::default(),
+            capabilities: OfferedCapabilities::default(),
             client_info: client_info(),
         };
         let params = wire::value(&hello).map_err(LinkError::Rpc)?;
         let result = self.send("initialize", &params, Address::default(), &CancellationToken::new()).await?;
         let Initialized { protocol_version, capabilities, server_info } = parse_answer("initialize", result)?;
         let version = protocol_version.as_str();
-        // Older ones are close enough for what is asked of them here.
+        // Older revisions are compatible as far as they are used here.
         let is_old = version < Revision::V20250618.as_str() && version.starts_with("202");
         self.revision = match Revision::parse(version).filter(|r| r.has_handshake()) {
             Some(revision) => revision,
             None if is_old => Revision::V20250618,
-            None => return Err(LinkError::gone(format!("the server speaks {version:?}, which is not spoken here"))),
+            None => {
+                return Err(LinkError::unavailable(format!("the server speaks {version:?}, which is not spoken here")));
+            }
         };
         self.server = server_info.unwrap_or_default();
         self.capabilities = capabilities.unwrap_or_default();
@@ -212,7 +217,7 @@ impl Live {
         let result = self.request("server/discover", &Empty {}, &CancellationToken::new()).await?;
         let found: Discovered = parse_answer("server/discover", result)?;
         if !found.supported_versions.iter().any(|version| version == self.revision.as_str()) {
-            return Err(LinkError::gone(format!("the server speaks {}", found.supported_versions.join(", "))));
+            return Err(LinkError::unavailable(format!("the server speaks {}", found.supported_versions.join(", "))));
         }
         self.capabilities = found.capabilities.unwrap_or_default();
         self.server = found.meta.and_then(|meta| meta.server).or(found.server_info).unwrap_or_default();
@@ -318,7 +323,7 @@ impl Live {
     fn params(&self, params: &impl Serialize) -> Result<Value, LinkError> {
         let nothing = Payload::new();
         let meta = RequestMeta { progress_token: None, modern: self.modern(&nothing) };
-        wire::value(&Sent { params, input_responses: None, request_state: None, meta }).map_err(LinkError::Rpc)
+        wire::value(&RequestParams { params, input_responses: None, request_state: None, meta }).map_err(LinkError::Rpc)
     }
 
     /// A request that raises no questions.
@@ -338,9 +343,9 @@ impl Live {
         question: &Question<'_>,
         progress_token: Option<u64>,
         mirrored: &[(String, String)],
-        asker: Asker<'_>,
+        asker: CallRoute<'_>,
     ) -> Result<Value, LinkError> {
-        let Asker { asks, run_id, cancel } = asker;
+        let CallRoute { asks, run_id, cancel } = asker;
         if self.line.is_some() {
             return self.line_call(question, progress_token, cancel).await;
         }
@@ -350,7 +355,7 @@ impl Live {
         let (mut input_responses, mut request_state) = (None, None);
         for _ in 0..MAX_ROUNDS {
             let meta = RequestMeta { progress_token, modern: self.modern(&can.0) };
-            let sent = Sent {
+            let sent = RequestParams {
                 params: question,
                 input_responses: input_responses.take(),
                 request_state: request_state.take(),
@@ -364,15 +369,15 @@ impl Live {
             let wanted: InputRequired = parse_answer(method, result)?;
             request_state = wanted.request_state;
             if let Some(requests) = wanted.input_requests {
-                let run_id =
-                    run_id.ok_or_else(|| LinkError::gone("nobody can answer the server's question".to_owned()))?;
+                let run_id = run_id
+                    .ok_or_else(|| LinkError::unavailable("nobody can answer the server's question".to_owned()))?;
                 input_responses = Some(answers(asks, run_id, requests).await.map_err(LinkError::Rpc)?);
             }
         }
-        Err(LinkError::gone(format!("the server asked for more input {MAX_ROUNDS} times")))
+        Err(LinkError::unavailable(format!("the server asked for more input {MAX_ROUNDS} times")))
     }
 
-    /// A call in the line protocol's words.
+    /// A call in the line protocol.
     async fn line_call(
         &self,
         question: &Question<'_>,
@@ -469,7 +474,7 @@ impl Live {
 
 /// What the client of a run answers to a server's questions.
 async fn answers(
-    asks: &Asks,
+    asks: &ClientRoutes,
     run_id: RunId,
     requests: BTreeMap<String, InputRequest>,
 ) -> Result<BTreeMap<String, Value>, RpcError> {
@@ -481,7 +486,8 @@ async fn answers(
 
 /// Reads an answer of a server.
 fn parse_answer<T: DeserializeOwned>(method: &str, answer: Value) -> Result<T, LinkError> {
-    serde_json::from_value(answer).map_err(|e| LinkError::gone(format!("the answer to {method} cannot be read: {e}")))
+    serde_json::from_value(answer)
+        .map_err(|e| LinkError::unavailable(format!("the answer to {method} cannot be read: {e}")))
 }
 
 /// Who we are.
@@ -507,6 +513,6 @@ fn is_without_handshake(error: &RpcError) -> bool {
 }
 
 /// Whether a server of the older transport answers so where it is asked in the newer one's way.
-fn is_other_transport(gone: &Gone) -> bool {
-    matches!(gone.status, Some(StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED))
+fn is_other_transport(unavailable: &ServerUnavailable) -> bool {
+    matches!(unavailable.status, Some(StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED))
 }

@@ -4,6 +4,7 @@
 //! is not running. No server waits for another.
 
 mod child;
+mod compare;
 mod config;
 mod define;
 mod definition;
@@ -22,16 +23,17 @@ mod sse;
 mod status;
 mod terms;
 mod upstream;
-mod weigh;
 
-pub use child::{ChildSpec, Launcher, Plain};
+pub use child::{ChildSpec, Launcher, PlainLauncher};
 pub use config::{
-    GrantKind, LimitsConfig, MAX_SERVER_NAME, OauthConfig, Pinning, SandboxConfig, ServerConfig, Speaks, Transport,
-    Trust,
+    GrantKind, LimitsConfig, MAX_SERVER_NAME, OauthConfig, Pinning, RevisionChoice, SandboxConfig, ServerConfig,
+    Transport, Trust,
 };
 pub use definition::Definition;
-pub use oauth::{Begun, Login, logout};
-pub use status::{Approved, Health, LeftOut, ServerStatus, ServerWalls, ShownDefinition, Withheld, WithheldWhy};
+pub use oauth::{Login, PendingLogin, logout};
+pub use status::{
+    Approved, Health, OmittedTool, ServerSandbox, ServerStatus, ShownDefinition, WithheldReason, WithheldTool,
+};
 pub use terms::{Dialect, HookInterest, PluginTerms, ToolTerms};
 
 use crate::wire::{
@@ -39,12 +41,12 @@ use crate::wire::{
     upstream::{CallResult, Question, ToolDetails},
 };
 use crate::{
-    Asks,
+    ClientRoutes,
     server::{Change, ToolExtras},
 };
-use live::Asker;
+use live::CallRoute;
 use mux::LinkError;
-use pins::Memory;
+use pins::PinStore;
 use serde::Serialize;
 use serde_json::Value;
 use std::{
@@ -54,7 +56,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::{Semaphore, broadcast};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use toolyard_catalog::{ToolEntry, ToolSource};
 use toolyard_engine::{BoxFuture, CallContext, Engine, Failed, Output, Prepared, Provider, RETRY_AFTER, ToolExchange};
 use toolyard_protocol::{ErrorCode, Failure, ToolCall};
@@ -62,7 +64,7 @@ use upstream::Upstream;
 
 /// How often idle servers are looked for.
 const LOOK_FOR_IDLE: Duration = Duration::from_secs(1);
-/// How long the last children may take to end.
+/// How long the last child processes may take to end.
 const CHILDREN_GO: Duration = Duration::from_secs(5);
 /// Maximum number of new servers that are started at the same time.
 const MEET_AT_ONCE: usize = 4;
@@ -80,25 +82,25 @@ pub struct ServerSpec {
 }
 
 impl ServerSpec {
-    /// A configured server, started as it is.
+    /// A configured server, started without a sandbox.
     pub fn plain(name: impl Into<String>, config: ServerConfig) -> Self {
-        Self { name: name.into(), config, launcher: Arc::new(Plain), terms: None }
+        Self { name: name.into(), config, launcher: Arc::new(PlainLauncher), terms: None }
     }
 }
 
 /// What all servers share.
 pub(crate) struct Shared {
     engine: Engine,
-    pub(crate) memory: Memory,
-    pub(crate) asks: Asks,
+    pub(crate) memory: PinStore,
+    pub(crate) asks: ClientRoutes,
     teller: OnceLock<broadcast::Sender<Change>>,
     client: OnceLock<Result<http::HttpClient, String>>,
     /// The folder of tokens.
     tokens: OnceLock<PathBuf>,
     pub(crate) stop: CancellationToken,
-    /// One reference a child that is not wholly gone, and ours.
+    /// One reference for each child process that has not ended, and one of this struct.
     pub(crate) children: Arc<()>,
-    /// The catalog is changed by one at a time, so that names are looked up and taken in one go.
+    /// Held while the catalog is changed, so that checking names and adding tools is one step.
     publishing: Mutex<()>,
 }
 
@@ -140,7 +142,7 @@ impl Shared {
         self.engine
             .exchange(exchanges)
             .map_err(|e| Failure::new(ErrorCode::InternalError, format!("upstream tools were refused: {e}")))?;
-        // Only now: a status that counts tools must not run ahead of the catalog that has them.
+        // The status is updated after the catalog, so that it never counts tools that the catalog does not have.
         for (upstream, ids) in published {
             *upstream.published() = ids;
         }
@@ -150,8 +152,8 @@ impl Shared {
 
 impl Upstreams {
     /// Without servers. Must be called inside a tokio runtime.
-    pub fn new(engine: Engine, asks: Asks, stop: CancellationToken) -> Self {
-        let memory = Memory(engine.store().clone());
+    pub fn new(engine: Engine, asks: ClientRoutes, stop: CancellationToken) -> Self {
+        let memory = PinStore(engine.store().clone());
         let shared = Shared {
             engine,
             memory,
@@ -171,7 +173,7 @@ impl Upstreams {
     /// Sets the receiver of change notifications.
     pub fn tell_changes(&self, teller: broadcast::Sender<Change>) {
         if self.shared.teller.set(teller).is_err() {
-            tracing::warn!("changes of upstream servers are told to the first listener that was set");
+            tracing::warn!("changes of upstream servers are reported to the first listener that was set");
         }
     }
 
@@ -190,9 +192,15 @@ impl Upstreams {
         self.servers().values().cloned().collect()
     }
 
-    /// Adds servers, each with what starts its process. Returns at once: tools that are remembered appear in the
-    /// background, servers that never were seen are met there.
+    /// Adds servers, each with what starts its process. Returns at once: cached tools are added in the background, and
+    /// servers without a cache are started there.
     pub fn add(&self, specs: Vec<ServerSpec>) -> tokio::task::JoinHandle<()> {
+        self.add_telling(specs, CancellationToken::new())
+    }
+
+    /// As [`Self::add`]. `remembered` is cancelled when the tools that are remembered are in the catalog, which does not
+    /// wait for any server.
+    pub fn add_telling(&self, specs: Vec<ServerSpec>, remembered: CancellationToken) -> tokio::task::JoinHandle<()> {
         let mut added = Vec::new();
         {
             let mut servers = self.servers.write().unwrap_or_else(PoisonError::into_inner);
@@ -205,10 +213,10 @@ impl Upstreams {
             }
         }
         let all = self.clone();
-        tokio::spawn(async move { all.take_in(added).await })
+        tokio::spawn(async move { all.take_in(added, remembered.drop_guard()).await })
     }
 
-    async fn take_in(&self, added: Vec<Arc<Upstream>>) {
+    async fn take_in(&self, added: Vec<Arc<Upstream>>, told: DropGuard) {
         let memory = self.shared.memory.clone();
         let remembered = tokio::task::spawn_blocking(move || memory.all_seen()).await;
         let mut remembered = match remembered {
@@ -225,11 +233,11 @@ impl Upstreams {
         let mut batch = Vec::new();
         let mut strangers = Vec::new();
         for upstream in added {
-            // Read one at a time: all of them taken apart at once would be the most memory this ever needs.
-            let seen = remembered.remove(&upstream.name).and_then(|bytes| Memory::read_seen(&bytes));
+            // Parsed one at a time: parsing all of them at once would determine the peak memory.
+            let seen = remembered.remove(&upstream.name).and_then(|bytes| PinStore::read_seen(&bytes));
             match seen {
                 Some(_) if upstream.terms.as_ref().is_some_and(|terms| terms.on_startup) => strangers.push(upstream),
-                Some(seen) => match upstream.weigh(seen, true).await {
+                Some(seen) => match upstream.compare(seen, true).await {
                     Ok(Some(entries)) => batch.push((Arc::downgrade(&upstream), entries)),
                     Ok(None) => {}
                     Err(failure) => tracing::warn!(server = upstream.name, %failure, "remembered tools are not used"),
@@ -242,6 +250,7 @@ impl Upstreams {
         if let Ok(Err(failure)) = published {
             tracing::warn!(%failure, "remembered tools could not be put into the catalog");
         }
+        drop(told);
         let room = Arc::new(Semaphore::new(MEET_AT_ONCE));
         let mut meetings = Vec::new();
         for upstream in strangers {
@@ -258,7 +267,7 @@ impl Upstreams {
         }
     }
 
-    /// Takes a server out, with its tools.
+    /// Removes a server and its tools.
     pub async fn remove(&self, name: &str) {
         let removed = self.servers.write().unwrap_or_else(PoisonError::into_inner).remove(name);
         if let Some(upstream) = removed {
@@ -269,7 +278,7 @@ impl Upstreams {
         }
     }
 
-    /// Forgets what was seen and approved of a server.
+    /// Removes the cached tools and the approved definitions of a server.
     pub async fn forget(&self, name: &str) -> Result<(), Failure> {
         let (memory, name) = (self.shared.memory.clone(), name.to_owned());
         let forgotten = tokio::task::spawn_blocking(move || memory.forget(&name)).await;
@@ -337,7 +346,7 @@ impl Upstreams {
         self.named(name)?.line(method, params).await
     }
 
-    /// Asks a plugin's process how it is, and notes the answer.
+    /// Asks a plugin's process for its health, and stores the answer.
     pub async fn probe(&self, name: &str) -> Result<ServerStatus, Failure> {
         let upstream = self.named(name)?;
         let health = upstream.line("health", &Empty {}).await?;
@@ -355,7 +364,7 @@ impl Upstreams {
                 tracing::error!(%error, "stopping an upstream server ended unexpectedly");
             }
         }
-        // Children that were only just being started go by themselves, and are waited for as well.
+        // Child processes that are being started end by themselves, and are waited for as well.
         let give_up = tokio::time::Instant::now() + CHILDREN_GO;
         while Arc::strong_count(&self.shared.children) > 1 && tokio::time::Instant::now() < give_up {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -411,7 +420,7 @@ impl Provider for UpstreamTools {
                 known.mirrored.iter().filter_map(|m| Some((m.name(), m.value(&call.args)?))).collect();
             let question = Question::Tool { name: &known.original, arguments: &call.args };
             let (asks, run_id, cancel) = (&upstream.shared.asks, Some(call.run_id), &context.cancel);
-            let asker = || Asker { asks, run_id, cancel };
+            let asker = || CallRoute { asks, run_id, cancel };
             let mut answer = live.converse(&question, Some(under.token), &mirrored, asker()).await;
             if answer == Err(LinkError::Forgotten) {
                 upstream.let_go(&live);

@@ -25,7 +25,7 @@ use toolyard_engine::{RETRY_AFTER, redact::redactor};
 
 /// Messages that wait to be written.
 const WRITE_BUFFER: usize = 256;
-/// How long a message that could not be sent waits to learn why.
+/// How long a message that could not be sent waits for the reason.
 const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
 /// Why a request is cancelled.
@@ -36,22 +36,22 @@ pub(crate) const TAKEN_BACK: &str = "taken back";
 pub(crate) enum LinkError {
     /// The server responded with an error.
     Rpc(RpcError),
-    /// The server is gone, or cannot be reached. Whether it had begun is not known.
-    Gone(Gone),
+    /// The server has ended or cannot be reached. Whether it had begun the work is unknown.
+    Unavailable(ServerUnavailable),
     /// We took the request back.
     Cancelled,
-    /// The server does not know our session any more; it has done nothing.
+    /// The server does not know the session any more; it has done nothing.
     Forgotten,
     /// The server wants a token, or another one; it has done nothing.
     Unauthorised(Blocked),
 }
 
-/// Why a server cannot be used, and what else is known of it.
+/// Why a server cannot be used, with further details.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Gone {
+pub(crate) struct ServerUnavailable {
     /// For people.
     pub(crate) why: String,
-    /// What lies behind it, for logs.
+    /// The causes, for logs.
     pub(crate) causes: Option<String>,
     /// The status of its HTTP answer, where there was one.
     pub(crate) status: Option<StatusCode>,
@@ -59,25 +59,25 @@ pub(crate) struct Gone {
     pub(crate) retry_after: Option<Duration>,
 }
 
-impl From<String> for Gone {
+impl From<String> for ServerUnavailable {
     fn from(why: String) -> Self {
         Self { why, ..Self::default() }
     }
 }
 
 impl LinkError {
-    /// A server that is gone, of which nothing else is known.
-    pub(crate) fn gone(why: impl Into<String>) -> Self {
-        Self::Gone(why.into().into())
+    /// A server that has ended, without further details.
+    pub(crate) fn unavailable(why: impl Into<String>) -> Self {
+        Self::Unavailable(why.into().into())
     }
 
     /// The same as the reason why a server could not be started.
-    pub(crate) fn into_gone(self) -> Gone {
+    pub(crate) fn into_unavailable(self) -> ServerUnavailable {
         match self {
-            Self::Gone(gone) => gone,
+            Self::Unavailable(unavailable) => unavailable,
             Self::Rpc(error) => {
                 let wait = error.data.as_ref().and_then(|data| data.get(RETRY_AFTER)?.as_u64());
-                Gone { retry_after: wait.map(Duration::from_millis), ..error.message.into() }
+                ServerUnavailable { retry_after: wait.map(Duration::from_millis), ..error.message.into() }
             }
             other => RpcError::from(other).message.into(),
         }
@@ -170,7 +170,7 @@ impl Mux {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         self.pending().insert(id, answer);
-        let _forget = Forget { mux: self, id };
+        let _forget = PendingGuard { mux: self, id };
         let text = jsonrpc::request(&Value::from(id), method, params);
         tokio::select! {
             sent = self.send(text) => sent?,
@@ -180,9 +180,9 @@ impl Mux {
             biased;
             outcome = answered => match outcome {
                 Ok(outcome) => outcome.map_err(LinkError::Rpc),
-                Err(_) => Err(self.gone()),
+                Err(_) => Err(self.unavailable()),
             },
-            () = self.closed.cancelled() => Err(self.gone()),
+            () = self.closed.cancelled() => Err(self.unavailable()),
             () = cancel.cancelled() => {
                 let cancelled = Cancelled { request_id: &Value::from(id), reason: TAKEN_BACK };
                 self.outgoing.try_send(jsonrpc::notification("notifications/cancelled", Some(&cancelled)));
@@ -204,7 +204,7 @@ impl Mux {
         if tokio::time::timeout(TOLD_WITHIN, self.closed.cancelled()).await.is_err() {
             tracing::debug!("an upstream server takes no messages and has not ended");
         }
-        Err(self.gone())
+        Err(self.unavailable())
     }
 
     /// Takes one message of the server.
@@ -215,7 +215,7 @@ impl Mux {
             Ok(Incoming::Response { id, outcome }) => {
                 let waiter = id.as_u64().and_then(|id| self.pending().remove(&id));
                 if waiter.is_some_and(|waiter| waiter.send(outcome).is_err()) {
-                    tracing::debug!("an upstream server answered a request that was taken back");
+                    tracing::debug!("an upstream server answered a cancelled request");
                 }
             }
             Ok(Incoming::Notification { method, params }) => inbox.notified(&method, params),
@@ -246,18 +246,18 @@ impl Mux {
         self.pending().clear();
     }
 
-    fn gone(&self) -> LinkError {
+    fn unavailable(&self) -> LinkError {
         let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        LinkError::gone(reason.unwrap_or_else(|| "the connection ended".to_owned()))
+        LinkError::unavailable(reason.unwrap_or_else(|| "the connection ended".to_owned()))
     }
 }
 
-struct Forget<'a> {
+struct PendingGuard<'a> {
     mux: &'a Mux,
     id: u64,
 }
 
-impl Drop for Forget<'_> {
+impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
         self.mux.pending().remove(&self.id);
     }
@@ -272,9 +272,11 @@ impl From<LinkError> for RpcError {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Rpc(error) => error,
-            LinkError::Gone(Gone { why, .. })
-            | LinkError::Unauthorised(Blocked::Person(why) | Blocked::Trouble(why)) => Self::new(INTERNAL_ERROR, why),
-            LinkError::Cancelled => Self::new(INTERNAL_ERROR, "the request was taken back"),
+            LinkError::Unavailable(ServerUnavailable { why, .. })
+            | LinkError::Unauthorised(Blocked::Person(why) | Blocked::TemporaryFailure(why)) => {
+                Self::new(INTERNAL_ERROR, why)
+            }
+            LinkError::Cancelled => Self::new(INTERNAL_ERROR, "the request was cancelled"),
             LinkError::Forgotten => Self::new(INTERNAL_ERROR, "the server has forgotten our session"),
         }
     }

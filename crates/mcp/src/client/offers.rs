@@ -4,7 +4,7 @@ use super::{Upstreams, upstream::Upstream};
 use crate::{
     RpcError,
     jsonrpc::INTERNAL_ERROR,
-    server::{Asker, Completing, ListedPrompt, ListedTemplate, Page, PromptSource, ReadContents, ResourceSource},
+    server::{Completing, ListedPrompt, ListedTemplate, Page, PromptSource, ReadContents, Requester, ResourceSource},
     wire::{
         Arguments, Item,
         answers::{Completion, PromptResult},
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use toolyard_engine::BoxFuture;
 
-/// Servers' resources on one page are gathered until there are this many.
+/// Resources of several servers are combined on one page up to this number.
 const PAGE: usize = 1000;
 
 /// The prefix of a server's own URIs: `mcp-<server>+`, a separate scheme for each server. Empty if the configured
@@ -31,7 +31,7 @@ fn scheme(upstream: &Upstream) -> String {
     if upstream.config.prefix.as_deref() == Some("") {
         return String::new();
     }
-    // An underscore cannot stand in a scheme, and a point not in a server's name.
+    // A URI scheme cannot contain an underscore, and a server's name cannot contain a point.
     format!("mcp-{}+", upstream.name.replace('_', "."))
 }
 
@@ -68,9 +68,9 @@ impl ResourceSource for Upstreams {
         self.all().iter().any(|upstream| uri.starts_with(&scheme(upstream)))
     }
 
-    fn list<'a>(&'a self, _: &'a Asker, cursor: Option<&'a str>) -> BoxFuture<'a, Result<Page, RpcError>> {
+    fn list<'a>(&'a self, _: &'a Requester, cursor: Option<&'a str>) -> BoxFuture<'a, Result<Page, RpcError>> {
         Box::pin(async move {
-            // One server a page: a long list of one does not make the first page long.
+            // One server per page, so that a long list of one server does not make the first page long.
             let all = self.all();
             let mut next = match cursor {
                 None | Some("") => 0,
@@ -92,7 +92,7 @@ impl ResourceSource for Upstreams {
         })
     }
 
-    fn templates<'a>(&'a self, _: &'a Asker) -> BoxFuture<'a, Result<Vec<ListedTemplate>, RpcError>> {
+    fn templates<'a>(&'a self, _: &'a Requester) -> BoxFuture<'a, Result<Vec<ListedTemplate>, RpcError>> {
         Box::pin(async move {
             let mut all = Vec::new();
             for upstream in self.all() {
@@ -108,18 +108,18 @@ impl ResourceSource for Upstreams {
 
     fn read<'a>(
         &'a self,
-        asker: &'a Asker,
+        requester: &'a Requester,
         uri: &'a str,
     ) -> BoxFuture<'a, Result<Option<Vec<ReadContents>>, RpcError>> {
         Box::pin(async move {
-            // The longest prefix first: an empty one would fit everything.
+            // The longest prefix is tried first: an empty prefix would match everything.
             let mut fitting: Vec<Arc<Upstream>> =
                 self.all().into_iter().filter(|upstream| uri.starts_with(&scheme(upstream))).collect();
             fitting.sort_by_key(|upstream| std::cmp::Reverse(scheme(upstream).len()));
             for upstream in fitting {
                 let scheme = scheme(&upstream);
                 let inner = uri.strip_prefix(&scheme).unwrap_or(uri);
-                match self.ask(&upstream, asker, &Question::Resource { uri: inner }).await {
+                match self.ask(&upstream, requester, &Question::Resource { uri: inner }).await {
                     Ok(result) => {
                         let ResourceRead { contents } = parse_answer(&upstream, result)?;
                         let renamed = contents.into_iter().map(|mut item| {
@@ -140,7 +140,7 @@ impl ResourceSource for Upstreams {
 
     fn complete<'a>(
         &'a self,
-        asker: &'a Asker,
+        requester: &'a Requester,
         wanted: &'a Complete,
     ) -> BoxFuture<'a, Result<Option<Completing>, RpcError>> {
         Box::pin(async move {
@@ -150,7 +150,9 @@ impl ResourceSource for Upstreams {
                 let (_, templates) = upstream.resources();
                 if templates.iter().any(|template| template.uri_template == inner) {
                     let reference = Reference::Resource { uri: inner.to_owned(), rest: rest.clone() };
-                    return Ok(Some(self.completion(&upstream, asker, Complete { reference, ..wanted.clone() }).await));
+                    return Ok(Some(
+                        self.completion(&upstream, requester, Complete { reference, ..wanted.clone() }).await,
+                    ));
                 }
             }
             Ok(None)
@@ -163,7 +165,7 @@ impl PromptSource for Upstreams {
         "mcp"
     }
 
-    fn list<'a>(&'a self, _: &'a Asker) -> BoxFuture<'a, Result<Vec<ListedPrompt>, RpcError>> {
+    fn list<'a>(&'a self, _: &'a Requester) -> BoxFuture<'a, Result<Vec<ListedPrompt>, RpcError>> {
         Box::pin(async move {
             let mut all = Vec::new();
             for upstream in self.all() {
@@ -179,13 +181,13 @@ impl PromptSource for Upstreams {
 
     fn get<'a>(
         &'a self,
-        asker: &'a Asker,
+        requester: &'a Requester,
         name: &'a str,
         arguments: &'a Arguments,
     ) -> BoxFuture<'a, Result<Option<Item<PromptResult>>, RpcError>> {
         Box::pin(async move {
             let Some((upstream, inner)) = self.prompt(name) else { return Ok(None) };
-            let answer = self.ask(&upstream, asker, &Question::Prompt { name: &inner, arguments }).await?;
+            let answer = self.ask(&upstream, requester, &Question::Prompt { name: &inner, arguments }).await?;
             let Value::Object(mut result) = answer else { return Ok(None) };
             result.remove("resultType");
             for message in result.get_mut("messages").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -201,14 +203,14 @@ impl PromptSource for Upstreams {
 
     fn complete<'a>(
         &'a self,
-        asker: &'a Asker,
+        requester: &'a Requester,
         wanted: &'a Complete,
     ) -> BoxFuture<'a, Result<Option<Completing>, RpcError>> {
         Box::pin(async move {
             let Reference::Prompt { name, rest } = &wanted.reference else { return Ok(None) };
             let Some((upstream, name)) = self.prompt(name) else { return Ok(None) };
             let reference = Reference::Prompt { name, rest: rest.clone() };
-            Ok(Some(self.completion(&upstream, asker, Complete { reference, ..wanted.clone() }).await))
+            Ok(Some(self.completion(&upstream, requester, Complete { reference, ..wanted.clone() }).await))
         })
     }
 }
@@ -225,8 +227,8 @@ impl Upstreams {
     }
 
     /// A server's completions; none if it does not support them.
-    async fn completion(&self, upstream: &Arc<Upstream>, asker: &Asker, wanted: Complete) -> Completing {
-        let answer = self.ask(upstream, asker, &Question::Completion(&wanted)).await;
+    async fn completion(&self, upstream: &Arc<Upstream>, requester: &Requester, wanted: Complete) -> Completing {
+        let answer = self.ask(upstream, requester, &Question::Completion(&wanted)).await;
         match answer.and_then(|answer| parse_answer::<Completed>(upstream, answer)) {
             Ok(Completed { completion }) => Item::Forwarded(completion),
             Err(error) => {
@@ -236,13 +238,18 @@ impl Upstreams {
         }
     }
 
-    async fn ask(&self, upstream: &Arc<Upstream>, asker: &Asker, question: &Question<'_>) -> Result<Value, RpcError> {
+    async fn ask(
+        &self,
+        upstream: &Arc<Upstream>,
+        requester: &Requester,
+        question: &Question<'_>,
+    ) -> Result<Value, RpcError> {
         let live = upstream.live().await.map_err(RpcError::from)?;
-        let under = upstream.begin(asker.run_id, None).await.map_err(|failed| RpcError::from(failed.failure))?;
+        let under = upstream.begin(requester.run_id, None).await.map_err(|failed| RpcError::from(failed.failure))?;
         let patience = std::time::Duration::from_millis(upstream.config.timeout_ms);
         let cancel = CancellationToken::new();
         let _stop = cancel.clone().drop_guard();
-        let client = super::live::Asker { asks: &self.shared.asks, run_id: asker.run_id, cancel: &cancel };
+        let client = super::live::CallRoute { asks: &self.shared.asks, run_id: requester.run_id, cancel: &cancel };
         let asked = live.converse(question, None, &[], client);
         let answer = tokio::time::timeout(patience, asked).await;
         drop(under);

@@ -3,7 +3,7 @@
 
 use super::{
     http::{Target, is_events},
-    mux::{Gone, Inbox, LinkError, Mux},
+    mux::{Inbox, LinkError, Mux, ServerUnavailable},
     sse::SseReader,
 };
 use crate::RpcError;
@@ -19,16 +19,17 @@ pub(crate) async fn open(target: Target, inbox: Arc<dyn Inbox>) -> Result<Arc<Mu
     if !response.status().is_success() || !is_events(&response) {
         let why = format!("the server answered {} and no stream of events", response.status());
         let (status, retry_after) = (Some(response.status()), target.asked_wait(&response));
-        return Err(LinkError::Gone(Gone { status, retry_after, ..why.into() }));
+        return Err(LinkError::Unavailable(ServerUnavailable { status, retry_after, ..why.into() }));
     }
     let mut body = response.into_body();
     let mut reader = SseReader::new(target.max_message);
     let mut early = Vec::new();
     let endpoint = 'found: loop {
         let frame = body.frame().await.and_then(Result::ok);
-        let frame = frame.ok_or_else(|| LinkError::gone("the stream ended before it told its address".to_owned()))?;
+        let frame = frame
+            .ok_or_else(|| LinkError::unavailable("the stream ended before it announced its address".to_owned()))?;
         let Some(data) = frame.data_ref() else { continue };
-        let mut events = reader.take(data).map_err(LinkError::gone)?.into_iter();
+        let mut events = reader.take(data).map_err(LinkError::unavailable)?.into_iter();
         for event in events.by_ref() {
             if event.name == "endpoint" {
                 early.extend(events);
@@ -37,7 +38,9 @@ pub(crate) async fn open(target: Target, inbox: Arc<dyn Inbox>) -> Result<Arc<Mu
         }
     };
     let endpoint = resolve(&target.uri, endpoint.trim()).ok_or_else(|| {
-        LinkError::gone("the server told an address at another place; its credentials are not sent there".to_owned())
+        LinkError::unavailable(
+            "the server announced an address with another origin; its credentials are not sent there".to_owned(),
+        )
     })?;
     let (mux, mut outgoing) = Mux::new();
     let target = Arc::new(target);

@@ -51,9 +51,9 @@ pub(crate) type Pins = BTreeMap<String, Pin>;
 
 /// Reads and writes them. Methods may block.
 #[derive(Clone)]
-pub(crate) struct Memory(pub(crate) Arc<dyn Store>);
+pub(crate) struct PinStore(pub(crate) Arc<dyn Store>);
 
-impl Memory {
+impl PinStore {
     pub(crate) fn seen(&self, server: &str) -> Result<Option<ServerCatalog>, StoreError> {
         Ok(self.0.get(CATALOGS, server)?.and_then(|bytes| Self::read_seen(&bytes)))
     }
@@ -63,7 +63,7 @@ impl Memory {
         Ok(self.0.list(CATALOGS)?.into_iter().collect())
     }
 
-    /// What [`Self::all_seen`] gave of one.
+    /// Parses one entry of [`Self::all_seen`].
     pub(crate) fn read_seen(bytes: &[u8]) -> Option<ServerCatalog> {
         let read = serde_json::from_slice(bytes);
         read.inspect_err(|error| tracing::warn!(%error, "what an upstream server offered before cannot be read")).ok()
@@ -76,7 +76,7 @@ impl Memory {
 
     pub(crate) fn pins(&self, server: &str) -> Result<Option<Pins>, StoreError> {
         let Some(bytes) = self.0.get(PINS, server)? else { return Ok(None) };
-        // Without its pins a server would be a new one, whose tools nobody has to approve.
+        // Without its pins, a server would count as new, and its tools would need no approval.
         let pins = serde_json::from_slice(&bytes);
         pins.map(Some).map_err(|e| StoreError::failed(format!("the approved tools of {server} cannot be read: {e}")))
     }

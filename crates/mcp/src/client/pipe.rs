@@ -23,7 +23,7 @@ pub(crate) struct Pipe {
 }
 
 struct State {
-    /// Gone when nothing is to be written any more; the child then reads to its end.
+    /// `None` after the last message; the child then reads the end of its input.
     end: Option<Arc<Sender>>,
     waiting: BytesMut,
 }
@@ -91,7 +91,7 @@ impl Pipe {
         loop {
             let written = tokio::select! {
                 written = self.write_waiting() => written,
-                // A child that does not read must not keep us from ending it.
+                // A child that does not read must not prevent its own termination.
                 () = eof.cancelled() => break,
             };
             if written.is_err() {
@@ -194,7 +194,7 @@ mod tests {
         let sender = Pipe::over(end);
         tokio::spawn(sender.clone().drain(CancellationToken::new()));
         drop(reader);
-        // The first may still be kept: whether there is room is not known before the pipe was waited for once.
+        // The first message may be queued: whether the pipe has room is known only after waiting for it once.
         let told = async {
             while sender.send(line(0, 1)).await.is_ok() {
                 tokio::time::sleep(Duration::from_millis(1)).await;

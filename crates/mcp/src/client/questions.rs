@@ -21,7 +21,7 @@ pub(crate) struct Questions {
     bytes: AtomicUsize,
 }
 
-/// A question that waits. Its place is given back when this is dropped.
+/// A pending question. Its slot is released when this value is dropped.
 pub(crate) struct Question {
     questions: Arc<Questions>,
     bytes: usize,
@@ -33,7 +33,7 @@ impl Questions {
 
     /// Takes one more question of this size, if there is room for it.
     pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> Option<Question> {
-        // Dropping the question gives back what is counted here.
+        // Dropping the question releases its share of the account.
         let question = Question { questions: self.clone(), bytes };
         let count = self.count.fetch_add(1, Ordering::AcqRel) + 1;
         let all = self.bytes.fetch_add(bytes, Ordering::AcqRel) + bytes;

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(crate) fn asked_wait(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let asked = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     if !asked.is_empty() && asked.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than fit are a wait without end, which the policy's limit cuts.
+        // A number that does not fit is an unlimited delay, which the policy's limit cuts.
         return Some(Duration::from_secs(asked.parse().unwrap_or(u64::from(u32::MAX))));
     }
     let at = rfc2822::DateTimeParser::new().parse_timestamp(asked).ok()?;

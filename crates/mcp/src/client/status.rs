@@ -1,7 +1,7 @@
 //! The status of an upstream server, for people.
 
 use super::upstream::{Upstream, lock};
-use crate::wire::upstream::SaidHealth;
+use crate::wire::upstream::ReportedHealth;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,9 +12,9 @@ use toolyard_engine::redact::redactor;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
-    /// It answers, or would if asked.
+    /// The server answers, or is not running and has no known problem.
     Healthy,
-    /// It answers, but something is held back or left out.
+    /// The server answers, but some tools are withheld or left out.
     Degraded,
     /// It does not answer.
     Unavailable,
@@ -34,7 +34,7 @@ impl Health {
 /// Whether a server that is a child process runs in the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum ServerWalls {
+pub enum ServerSandbox {
     /// It runs in the sandbox.
     On,
     /// The configuration turns the sandbox off.
@@ -63,9 +63,9 @@ pub struct ServerStatus {
     /// Number of resources.
     pub resources: usize,
     /// Tools held back until a person approves them.
-    pub withheld: Vec<Withheld>,
+    pub withheld: Vec<WithheldTool>,
     /// Tools left out, and why.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<OmittedTool>,
     /// What went wrong last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -85,13 +85,13 @@ pub struct ServerStatus {
     pub protocol: Option<String>,
     /// `on`, `off` or `unset`: the sandbox of a child process that does not belong to a plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub walls: Option<ServerWalls>,
+    pub walls: Option<ServerSandbox>,
 }
 
 /// Why a tool is held back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum WithheldWhy {
+pub enum WithheldReason {
     /// Its definition is not the approved one.
     Changed,
     /// It has never been approved, and the configuration wants that.
@@ -100,7 +100,7 @@ pub enum WithheldWhy {
     ApprovedInPart,
 }
 
-impl WithheldWhy {
+impl WithheldReason {
     /// The word people are shown.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -136,11 +136,11 @@ pub struct Approved {
 /// A tool held back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Withheld {
+pub struct WithheldTool {
     /// The name the server knows it by.
     pub tool: String,
     /// The reason.
-    pub why: WithheldWhy,
+    pub why: WithheldReason,
     /// The current description.
     pub description: String,
     /// The approved description.
@@ -157,7 +157,7 @@ pub struct Withheld {
 
 /// A tool left out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LeftOut {
+pub struct OmittedTool {
     /// The name of the tool.
     pub tool: String,
     /// The reason.
@@ -165,15 +165,15 @@ pub struct LeftOut {
 }
 
 impl Upstream {
-    fn walls(&self) -> Option<ServerWalls> {
+    fn walls(&self) -> Option<ServerSandbox> {
         // A plugin's walls are shown with the plugin.
         if self.config.command.is_none() || self.terms.is_some() {
             return None;
         }
         Some(match &self.config.sandbox {
-            Some(sandbox) if sandbox.enabled => ServerWalls::On,
-            Some(_) => ServerWalls::Off,
-            None => ServerWalls::Unset,
+            Some(sandbox) if sandbox.enabled => ServerSandbox::On,
+            Some(_) => ServerSandbox::Off,
+            None => ServerSandbox::Unset,
         })
     }
 
@@ -184,7 +184,7 @@ impl Upstream {
         let offers = lock(&self.offers);
         let waits = attempts.not_before.and_then(|at| at.checked_duration_since(Instant::now()));
         let need = self.auth.as_ref().and_then(|auth| auth.need()).map(|(need, _)| need);
-        let said = SaidHealth::deserialize(&offers.health).ok().and_then(|health| health.status);
+        let said = ReportedHealth::deserialize(&offers.health).ok().and_then(|health| health.status);
         let status = match (&live, &attempts.error) {
             (None, Some(_)) => Health::Unavailable,
             _ if need.is_some() => Health::Degraded,

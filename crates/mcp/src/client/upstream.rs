@@ -3,21 +3,21 @@
 
 use super::{
     Shared,
-    child::{Errors, Launcher},
+    child::{Launcher, StderrTail},
+    compare::KnownOffers,
     config::ServerConfig,
-    live::{Live, Opening},
-    mux::{Gone, Inbox, LinkError, unknown},
+    live::{ConnectContext, LiveServer},
+    mux::{Inbox, LinkError, ServerUnavailable, unknown},
     oauth::{Authorizer, Blocked},
     retry_after::as_ms,
     terms::{Dialect, PluginTerms},
-    weigh::Offers,
 };
 use crate::{
     RpcError,
     server::Change,
     wire::{
         self, Empty, Payload,
-        upstream::{NoRoots, ResourceUpdated},
+        upstream::{EmptyRoots, ResourceUpdated},
     },
 };
 use arc_swap::ArcSwapOption;
@@ -38,11 +38,11 @@ use toolyard_catalog::ToolSource;
 use toolyard_engine::{Failed, Progress, RETRY_AFTER};
 use toolyard_protocol::{ErrorCode, Failure, RunId};
 
-/// The pause after a first failed start; it doubles with each further one,
+/// The delay after the first failed start; it doubles with each further one.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 /// up to this.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// A server that ran this long had not failed to start.
+/// A server that ran this long did not fail to start.
 const STEADY_AFTER: Duration = Duration::from_secs(30);
 
 /// How starting went lately.
@@ -54,7 +54,7 @@ pub(super) struct Attempts {
     /// What lies behind the error, for logs.
     causes: Option<String>,
     started: Option<Instant>,
-    /// Set when a token was missing: which one there was. With another one there is no need to wait.
+    /// Set if a token was missing or refused: its version. With another token, the next start need not wait.
     unauthorised: Option<u64>,
 }
 
@@ -72,30 +72,30 @@ pub(crate) struct Upstream {
     published: Mutex<Vec<Arc<str>>>,
     pub(crate) shared: Arc<Shared>,
     pub(super) this: Weak<Upstream>,
-    live: ArcSwapOption<Live>,
+    live: ArcSwapOption<LiveServer>,
     /// Held while starting, so that it is done once.
     starting: tokio::sync::Mutex<()>,
     pub(super) attempts: Mutex<Attempts>,
-    pub(super) offers: Mutex<Offers>,
+    pub(super) offers: Mutex<KnownOffers>,
     permits: Semaphore,
     in_flight: Mutex<HashMap<u64, RunId>>,
     progress: Mutex<HashMap<u64, Progress>>,
     next: AtomicU64,
     pub(super) starts: AtomicU64,
     /// What its last process has written to its standard error.
-    errors: Mutex<Arc<Errors>>,
+    errors: Mutex<Arc<StderrTail>>,
     last_used: Mutex<Instant>,
     pub(super) refreshing: AtomicBool,
 }
 
 /// A call in flight: a permit, and an entry in the list of calls whose clients may be asked.
-pub(crate) struct Under<'a> {
+pub(crate) struct CallInFlight<'a> {
     upstream: &'a Upstream,
     pub(crate) token: u64,
     _permit: tokio::sync::SemaphorePermit<'a>,
 }
 
-impl Drop for Under<'_> {
+impl Drop for CallInFlight<'_> {
     fn drop(&mut self) {
         lock(&self.upstream.in_flight).remove(&self.token);
         lock(&self.upstream.progress).remove(&self.token);
@@ -138,7 +138,7 @@ impl Upstream {
     }
 
     /// The running server, started if need be.
-    pub(crate) async fn live(&self) -> Result<Arc<Live>, Failure> {
+    pub(crate) async fn live(&self) -> Result<Arc<LiveServer>, Failure> {
         if let Some(live) = self.running() {
             return Ok(live);
         }
@@ -162,12 +162,12 @@ impl Upstream {
         };
         match started {
             Ok(Ok(live)) => Ok(live),
-            Ok(Err(gone)) => Err(self.failed(gone)),
+            Ok(Err(unavailable)) => Err(self.failed(unavailable)),
             Err(_) => Err(self.failed(format!("it did not start within {} ms", self.config.start_timeout_ms).into())),
         }
     }
 
-    /// Whether it failed for want of a token, and now there is another one.
+    /// Whether the last start failed because of its token, and another token exists now.
     fn has_another_token(&self, attempts: &Attempts) -> bool {
         match (&self.auth, attempts.unauthorised) {
             (Some(auth), Some(version)) => auth.version() != version,
@@ -175,7 +175,7 @@ impl Upstream {
         }
     }
 
-    /// Whether this is what a person must mend: gives the version of the token that was not enough.
+    /// The version of the token that was not enough, if a person must log in.
     fn need(&self, why: &str) -> Option<u64> {
         let (need, version) = self.auth.as_ref()?.need()?;
         (need == why).then_some(version)
@@ -191,16 +191,16 @@ impl Upstream {
         }
     }
 
-    pub(super) fn running(&self) -> Option<Arc<Live>> {
+    pub(super) fn running(&self) -> Option<Arc<LiveServer>> {
         self.live.load_full().filter(|live| !live.closed().is_cancelled())
     }
 
-    async fn start(&self) -> Result<Arc<Live>, Gone> {
+    async fn start(&self) -> Result<Arc<LiveServer>, ServerUnavailable> {
         let inbox = self.this.upgrade().ok_or_else(|| "the server is being removed".to_owned())?;
-        let errors = Arc::new(Errors::default());
+        let errors = Arc::new(StderrTail::default());
         *lock(&self.errors) = errors.clone();
         let client = if self.config.url.is_some() { Some(self.shared.http()?) } else { None };
-        let live = Live::open(Opening {
+        let live = LiveServer::open(ConnectContext {
             name: &self.name,
             config: &self.config,
             launcher: &*self.launcher,
@@ -214,7 +214,7 @@ impl Upstream {
         })
         .await?;
         let live = Arc::new(live);
-        let seen = live.look().await.map_err(LinkError::into_gone)?;
+        let seen = live.look().await.map_err(LinkError::into_unavailable)?;
         self.adopt(seen, false).await.map_err(|failure| failure.message)?;
         self.live.store(Some(live.clone()));
         {
@@ -236,8 +236,8 @@ impl Upstream {
         Ok(live)
     }
 
-    /// Notes that a connection has ended, by itself or by us.
-    fn ended(&self, live: &Arc<Live>) {
+    /// Records that a connection has ended, by itself or on request.
+    fn ended(&self, live: &Arc<LiveServer>) {
         let was_ours = self.live.load_full().is_some_and(|now| Arc::ptr_eq(&now, live));
         if !was_ours {
             return; // stopped on purpose
@@ -252,15 +252,15 @@ impl Upstream {
         tracing::warn!(server = self.name, "an upstream server ended unexpectedly");
     }
 
-    fn failed(&self, gone: Gone) -> Failure {
-        let why = gone.why.as_str();
-        let causes: Vec<String> = gone.causes.into_iter().chain(self.last_errors()).collect();
+    fn failed(&self, unavailable: ServerUnavailable) -> Failure {
+        let why = unavailable.why.as_str();
+        let causes: Vec<String> = unavailable.causes.into_iter().chain(self.last_errors()).collect();
         let causes = (!causes.is_empty()).then(|| causes.join("\n"));
         let wait = {
             let mut attempts = lock(&self.attempts);
             attempts.failures += 1;
-            // A server may ask for a longer pause, but not for one that a person would take for a defect.
-            let wait = backoff(attempts.failures).max(gone.retry_after.unwrap_or_default().min(MAX_BACKOFF));
+            // A server may ask for a longer delay, up to a limit.
+            let wait = backoff(attempts.failures).max(unavailable.retry_after.unwrap_or_default().min(MAX_BACKOFF));
             attempts.not_before = Some(Instant::now() + wait);
             attempts.error = Some(why.to_owned());
             attempts.causes.clone_from(&causes);
@@ -316,7 +316,7 @@ impl Upstream {
     }
 
     /// Drops a connection whose session the server has forgotten. The next use opens another; this is not a failure.
-    pub(crate) fn let_go(&self, live: &Arc<Live>) {
+    pub(crate) fn let_go(&self, live: &Arc<LiveServer>) {
         let ours = self.live.load_full().is_some_and(|now| Arc::ptr_eq(&now, live));
         if ours {
             self.live.store(None);
@@ -324,7 +324,11 @@ impl Upstream {
     }
 
     /// Registers a call in flight.
-    pub(crate) async fn begin(&self, run_id: Option<RunId>, progress: Option<Progress>) -> Result<Under<'_>, Failed> {
+    pub(crate) async fn begin(
+        &self,
+        run_id: Option<RunId>,
+        progress: Option<Progress>,
+    ) -> Result<CallInFlight<'_>, Failed> {
         let permit = self.permits.acquire().await;
         let permit = permit.map_err(|_| Failed::new(ErrorCode::Unavailable, "the server is being removed"))?;
         let token = self.next.fetch_add(1, Ordering::Relaxed);
@@ -334,7 +338,7 @@ impl Upstream {
         if let Some(progress) = progress {
             lock(&self.progress).insert(token, progress);
         }
-        Ok(Under { upstream: self, token, _permit: permit })
+        Ok(CallInFlight { upstream: self, token, _permit: permit })
     }
 
     /// Stops the server if it has not been used for a while.
@@ -344,12 +348,12 @@ impl Upstream {
         }
         let idle = lock(&self.last_used).elapsed();
         if idle >= Duration::from_secs(self.config.idle_seconds) && self.running().is_some() {
-            tracing::info!(server = self.name, "stopped: nobody uses it");
+            tracing::info!(server = self.name, "stopped because it was idle");
             self.stop().await;
         }
     }
 
-    /// Lets the next start happen at once, although the last one failed: somebody who mends it is waiting.
+    /// Allows the next start at once although the last one failed: a person who has fixed the problem is waiting.
     pub(crate) fn forget_failure(&self) {
         lock(&self.attempts).not_before = None;
     }
@@ -362,14 +366,14 @@ impl Upstream {
         }
     }
 
-    /// Asks a server that never was seen what it offers, and lets it go again.
+    /// Starts a server without a cache, lists what it offers, and stops it.
     pub(crate) async fn meet(&self) {
         if let Err(failure) = self.live().await {
             tracing::debug!(server = self.name, message = failure.message, "first contact failed");
         }
     }
 
-    /// Passes on how far a call has come.
+    /// Forwards the progress of a call.
     fn progressed(&self, told: wire::upstream::Progress) {
         let token = told.progress_token.as_u64();
         let Some(progress) = token.and_then(|token| lock(&self.progress).get(&token).cloned()) else { return };
@@ -416,7 +420,7 @@ impl Inbox for Upstream {
                 "ping" => wire::value(&Empty {}),
                 "elicitation/create" | "sampling/createMessage" | "roots/list" => match self.whose() {
                     Some(run_id) => self.shared.asks.ask(run_id, method, Value::Object(params)).await,
-                    None if method == "roots/list" => wire::value(&NoRoots::default()),
+                    None if method == "roots/list" => wire::value(&EmptyRoots::default()),
                     None => Err(RpcError::new(
                         crate::jsonrpc::METHOD_NOT_FOUND,
                         "there is no client this question could be put to",
@@ -428,7 +432,7 @@ impl Inbox for Upstream {
     }
 }
 
-/// A failure that a person can mend, and trying again cannot.
+/// A failure that a person must fix; a retry cannot help.
 fn unauthorised(failure: Failure) -> Failure {
     failure
         .suggest("A person logs in with `toolyard mcp login`; until then this fails each time.")
@@ -445,9 +449,12 @@ pub(super) fn retry_after(said: &Value) -> Option<Value> {
     said.get(RETRY_AFTER).filter(|wait| wait.is_number()).cloned()
 }
 
-/// A server that is gone, as a call's failure. One that was asked too much, or that says when to come back, has done
-/// nothing; of any other that is not known.
-fn gone_failure(server: &str, Gone { why, causes, status, retry_after }: Gone) -> Failure {
+/// The failure of a call whose server has ended. A server that was overloaded, or that says when to retry, has done
+/// nothing; for any other the outcome is unknown.
+fn unavailable_failure(
+    server: &str,
+    ServerUnavailable { why, causes, status, retry_after }: ServerUnavailable,
+) -> Failure {
     let failure = Failure::new(ErrorCode::Unavailable, format!("{server}: {why}")).detail("server", server);
     let failure = match retry_after {
         Some(wait) => failure.detail(RETRY_AFTER, as_ms(wait)),
@@ -479,13 +486,13 @@ pub(crate) fn failed(server: &str, error: LinkError) -> Failed {
             }
             failure.into()
         }
-        LinkError::Gone(gone) => gone_failure(server, gone).into(),
+        LinkError::Unavailable(unavailable) => unavailable_failure(server, unavailable).into(),
         LinkError::Unauthorised(blocked) => {
             let failure =
                 |why| Failure::new(ErrorCode::Unavailable, format!("{server}: {why}")).detail("server", server);
             match blocked {
                 Blocked::Person(why) => unauthorised(failure(why)).into(),
-                Blocked::Trouble(why) => failure(why).retryable(true).into(),
+                Blocked::TemporaryFailure(why) => failure(why).retryable(true).into(),
             }
         }
         LinkError::Forgotten => Failed::new(ErrorCode::Unavailable, format!("{server}: it has forgotten our session")),

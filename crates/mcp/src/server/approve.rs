@@ -28,9 +28,10 @@ const MAX_SHOWN: usize = 2000;
 /// The shortest time in which a person can read and decline a form: a client that is faster has not asked anybody.
 const FASTER_THAN_A_PERSON: Duration = Duration::from_millis(500);
 /// The advice to an owner whose client does not ask anybody.
-const ADVICE: &str = "Nothing ran. Connect a client that can approve, or, if this client asks its own user before it \
-                      calls a tool (Claude Code does), set mcp.approvals = \"client\" in config.toml, as \
-                      `toolyard connect CLIENT --approvals client` does. See docs/guide/mcp.md.";
+const ADVICE: &str = "Nothing ran. Run `toolyard console` (a browser) or `toolyard approvals watch` (a terminal) \
+                      and answer there; or let the policy allow the tool (details.rule is the rule that asked); or, if this \
+                      client asks its own user before it calls a tool (Claude Code does), set mcp.approvals = \"client\" \
+                      in config.toml, as `toolyard connect CLIENT --approvals client` does. See docs/guide/mcp.md.";
 
 /// Whether the user of an MCP client on standard input and output may approve what that client calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -101,8 +102,8 @@ struct FormContent {
 }
 
 /// The meaning of a client's answer to the form. Anything except a clear yes is a no. `None` if the client did not
-/// answer.
-pub(crate) fn read(answer: Option<&Value>, after: Duration) -> ClientAnswer {
+/// answer. `is_headless` says that the client has told that nobody sits at its terminal.
+pub(crate) fn read(answer: Option<&Value>, after: Duration, is_headless: bool) -> ClientAnswer {
     let nobody = |why: String| ClientAnswer::NobodyAsked(format!("The client cannot ask anybody: {why}."));
     let Some(answer) = answer else { return nobody("it did not answer the question".to_owned()) };
     let answer = FormAnswer::deserialize(answer).unwrap_or_default();
@@ -110,8 +111,10 @@ pub(crate) fn read(answer: Option<&Value>, after: Duration) -> ClientAnswer {
     match answer.action.as_deref() {
         Some("accept") if word == Some(ALLOW_ONCE) => ClientAnswer::AllowOnce,
         Some("accept") => ClientAnswer::Deny,
-        // A person who says no declines; a client without a terminal cancels, as Claude Code does in print mode.
+        // A person who denies declines the form; a client without a terminal cancels it, as Claude Code does in print
+        // mode.
         Some("cancel") => nobody("it cancelled the question, as clients without a terminal do".to_owned()),
+        Some("decline") if is_headless => nobody("it runs without a terminal and declines every question".to_owned()),
         Some("decline") if after < FASTER_THAN_A_PERSON => {
             let ms = after.as_millis();
             nobody(format!("it answered \"decline\" by itself after {ms} ms, as clients without a terminal do"))
@@ -157,14 +160,14 @@ mod tests {
     fn only_a_clear_yes_is_a_yes_and_it_is_for_one_call() {
         let slow = Duration::from_secs(2);
         let yes = json!({"action": "accept", "content": {"decision": "allow-once"}});
-        assert_eq!(read(Some(&yes), slow), ClientAnswer::AllowOnce);
+        assert_eq!(read(Some(&yes), slow, false), ClientAnswer::AllowOnce);
         for no in [
             json!({"action": "decline", "content": {"decision": "allow-once"}}),
             json!({"action": "accept"}),
             json!({"action": "accept", "content": {"decision": "allow-always"}}),
             json!({"action": "accept", "content": {"decision": "yes"}}),
         ] {
-            assert_eq!(read(Some(&no), slow), ClientAnswer::Deny, "{no}");
+            assert_eq!(read(Some(&no), slow, false), ClientAnswer::Deny, "{no}");
         }
     }
 
@@ -172,13 +175,15 @@ mod tests {
     fn a_client_that_asked_nobody_is_not_a_user_who_said_no() {
         let at_once = Duration::from_millis(3);
         for answer in [Some(json!({"action": "decline"})), Some(json!({"action": "cancel"})), Some(json!(null)), None] {
-            let ClientAnswer::NobodyAsked(why) = read(answer.as_ref(), at_once) else { panic!("{answer:?}") };
+            let ClientAnswer::NobodyAsked(why) = read(answer.as_ref(), at_once, false) else { panic!("{answer:?}") };
             assert!(why.starts_with("The client cannot ask anybody: "), "{why}");
         }
-        let late = read(Some(&json!({"action": "cancel"})), Duration::from_secs(9));
+        let late = read(Some(&json!({"action": "cancel"})), Duration::from_secs(9), false);
         assert!(matches!(late, ClientAnswer::NobodyAsked(_)), "{late:?}");
+        let exec = read(Some(&json!({"action": "decline"})), Duration::from_secs(9), true);
+        assert!(matches!(exec, ClientAnswer::NobodyAsked(_)), "{exec:?}");
         let chosen = json!({"action": "accept", "content": {"decision": "deny"}});
-        assert_eq!(read(Some(&chosen), at_once), ClientAnswer::Deny);
+        assert_eq!(read(Some(&chosen), at_once, false), ClientAnswer::Deny);
     }
 
     #[test]

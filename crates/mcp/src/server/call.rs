@@ -1,14 +1,14 @@
 //! Runs requests that may take long or ask the client something: calls, prompts, resources.
 //!
-//! The work continues when its request ends ([`Carried`]): if a client of a revision with sessions disconnects, the
+//! The work continues when its request ends ([`BackgroundTask`]): if a client of a revision with sessions disconnects, the
 //! call goes on and its result is recorded. A question goes to the client: as a request if the revision supports that;
 //! otherwise the response to the request is the question, the work waits here, and the client's next request contains
 //! the answer.
 
-use super::{Asker, ClientApprovals, Exchange, Inner, PromptSource, ResourceSource, approve, session::lock, tools};
+use super::{ClientApprovals, Exchange, Inner, PromptSource, Requester, ResourceSource, approve, session::lock, tools};
 use crate::{
     Revision, RpcError,
-    asks::{Ask, ClientBound, OpenWay},
+    asks::{Ask, ClientBound, OpenRoute},
     jsonrpc::INTERNAL_ERROR,
     wire::{
         self, Arguments,
@@ -26,7 +26,7 @@ use std::{
 use tokio::sync::{broadcast, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolyard_engine::{
-    Asking, CallRequest, Carried, Events, Subscription,
+    Asking, BackgroundTask, CallRequest, Events, Subscription,
     approvals::{ApprovalEvent, ApproverPresence, ClientAnswer},
 };
 use toolyard_protocol::{EventType, RunId, canonical};
@@ -39,7 +39,7 @@ const SUSPENDED_FOR: Duration = Duration::from_secs(600);
 /// What to do.
 pub(crate) enum Work {
     /// Call a tool.
-    Tool { name: String, arguments: Arguments },
+    Tool { name: String, arguments: Arguments, client_call: Option<String> },
     /// Get a prompt.
     Prompt { name: String, arguments: Arguments, sources: Vec<Arc<dyn PromptSource>> },
     /// Read a resource.
@@ -50,7 +50,7 @@ impl Work {
     /// The same for the same request: an answer to a question belongs to the request that raised it.
     fn digest(&self) -> Result<String, RpcError> {
         let what = match self {
-            Self::Tool { name, arguments } => wire::value(&("tools/call", name, arguments)),
+            Self::Tool { name, arguments, .. } => wire::value(&("tools/call", name, arguments)),
             Self::Prompt { name, arguments, .. } => wire::value(&("prompts/get", name, arguments)),
             Self::Resource { uri, .. } => wire::value(&("resources/read", uri)),
         }?;
@@ -86,9 +86,9 @@ impl InputAnswers {
 /// Work in flight.
 struct Running {
     run_id: RunId,
-    work: Carried<Result<Outcome, RpcError>>,
+    work: BackgroundTask<Result<Outcome, RpcError>>,
     cancel: CancellationToken,
-    way: Option<OpenWay>,
+    way: Option<OpenRoute>,
     approvals: Option<(broadcast::Receiver<ApprovalEvent>, ApproverPresence)>,
     /// Open approval questions; the token fires when somebody else answers.
     asked: HashMap<String, CancellationToken>,
@@ -99,7 +99,7 @@ struct Running {
     /// Answers that came before their questions.
     given: InputResponses,
     questions: usize,
-    /// Stops the work when the client goes away, where going away means that.
+    /// Stops the work when the client disconnects, in revisions where a disconnect cancels.
     _stops: Option<DropGuard>,
 }
 
@@ -174,7 +174,7 @@ impl Inner {
             ClientApprovals::Refuse => Asking::Unreachable,
             _ => Asking::default(),
         };
-        let work = Carried::new(async move { inner.work(caller, run_id, work, asking, token).await });
+        let work = BackgroundTask::new(async move { inner.work(caller, run_id, work, asking, token).await });
         Running {
             run_id,
             work,
@@ -199,12 +199,13 @@ impl Inner {
         asking: Asking,
         cancel: CancellationToken,
     ) -> Result<Outcome, RpcError> {
-        let asker = Asker { engine: self.engine.clone(), caller: caller.clone(), run_id: Some(run_id) };
+        let requester = Requester { engine: self.engine.clone(), caller: caller.clone(), run_id: Some(run_id) };
         match work {
-            Work::Tool { name, arguments } => {
+            Work::Tool { name, arguments, client_call } => {
                 let request = CallRequest {
                     tool: name.clone(),
                     args: arguments,
+                    client_call,
                     asking,
                     cancel: Some(cancel),
                     run_id: Some(run_id),
@@ -216,7 +217,7 @@ impl Inner {
             Work::Prompt { name, arguments, sources } => {
                 let found = async {
                     for source in sources {
-                        if let Some(result) = source.get(&asker, &name, &arguments).await? {
+                        if let Some(result) = source.get(&requester, &name, &arguments).await? {
                             return Ok(Outcome::Prompt(result));
                         }
                     }
@@ -228,7 +229,7 @@ impl Inner {
             Work::Resource { uri, sources, not_found } => {
                 let found = async {
                     for source in sources {
-                        if let Some(contents) = source.read(&asker, &uri).await? {
+                        if let Some(contents) = source.read(&requester, &uri).await? {
                             return Ok(Outcome::Resource(ReadResourceResult { contents }));
                         }
                     }
@@ -274,7 +275,7 @@ impl Inner {
         }
     }
 
-    /// Puts a question to the client. True when the request must end so that the client can answer.
+    /// Asks the client a question. Returns whether the request must end so that the client can answer.
     fn put(self: &Arc<Self>, exchange: &Exchange, running: &mut Running, ask: Ask) -> bool {
         match &exchange.session {
             Some(session) if exchange.revision.has_handshake() => {
@@ -329,10 +330,11 @@ impl Inner {
                     }
                 };
                 let (engine, caller, asked_at) = (self.engine.clone(), exchange.caller.clone(), Instant::now());
+                let is_headless = exchange.origin.is_headless;
                 tokio::spawn(async move {
-                    // A client that cannot answer after all has not said yes.
+                    // A client that cannot answer has not approved.
                     let answer = answered.await.ok().and_then(Result::ok);
-                    let answer = approve::read(answer.as_ref(), asked_at.elapsed());
+                    let answer = approve::read(answer.as_ref(), asked_at.elapsed(), is_headless);
                     approve::resolve(engine, approval, caller, answer).await;
                 });
                 Some(Ask { key: Some(key), method: "elicitation/create".to_owned(), params, more: 0, answer })
@@ -350,7 +352,7 @@ impl Inner {
 
     /// Ends the request with its questions; the work waits for the client's next request.
     fn suspend(self: &Arc<Self>, exchange: &Exchange, mut running: Running, digest: String) -> Result<Ended, RpcError> {
-        // Nobody waits for it until then, and its deadlines still pass.
+        // Nothing polls the work until then, and its deadlines still apply.
         running.work.detach();
         let input_requests = running
             .waiting
@@ -416,7 +418,7 @@ impl Running {
             return;
         }
         let number = |key: &str| event.payload.as_ref().and_then(|p| p.get(key)).and_then(Value::as_f64);
-        // It must grow, whatever the tool says.
+        // Progress must increase, even if the tool reports otherwise.
         let told = number("progress").filter(|p| *p > self.last_progress);
         self.last_progress = told.unwrap_or(self.last_progress + 1.0);
         let progress = Progress {
@@ -428,7 +430,7 @@ impl Running {
         exchange.outlet.tell("notifications/progress", Some(&progress));
     }
 
-    /// What was reported before the result goes out before it.
+    /// Sends the progress that was reported before the result.
     fn finish_progress(&mut self, exchange: &Exchange) {
         while let Some(event) = self.progress.as_mut().and_then(|(events, _)| events.try_next()) {
             self.tell_progress(exchange, &event);
@@ -446,7 +448,7 @@ fn whole(number: f64) -> Value {
     if number.fract() == 0.0 && number.abs() < 1e15 { Value::from(number as i64) } else { Value::from(number) }
 }
 
-/// The parameters in the words of a revision: `mode` is not known to the oldest.
+/// The parameters for a revision: the oldest one has no `mode`.
 fn shaped(method: &str, mut params: Value, revision: Revision) -> Value {
     if method == "elicitation/create"
         && revision == Revision::V20250618
@@ -471,13 +473,13 @@ fn pass_on(exchange: &Exchange, method: &str, params: Value) {
 }
 
 /// Passes the answer to the party that asked.
-fn answered(asker: oneshot::Sender<Result<Value, RpcError>>, answer: Result<Value, RpcError>) {
-    if asker.send(answer).is_err() {
-        tracing::debug!("whoever asked the client does not wait for the answer");
+fn answered(requester: oneshot::Sender<Result<Value, RpcError>>, answer: Result<Value, RpcError>) {
+    if requester.send(answer).is_err() {
+        tracing::debug!("the asker does not wait for the client's answer any more");
     }
 }
 
-async fn next_bound(way: &mut Option<OpenWay>) -> Option<ClientBound> {
+async fn next_bound(way: &mut Option<OpenRoute>) -> Option<ClientBound> {
     match way {
         Some(way) => way.bound.recv().await,
         None => std::future::pending().await,
@@ -510,5 +512,5 @@ async fn next_progress(progress: &mut Option<(Events, Value)>) -> Option<Arc<too
 }
 
 fn stopped() -> RpcError {
-    RpcError::new(INTERNAL_ERROR, "the request was taken back")
+    RpcError::new(INTERNAL_ERROR, "the request was cancelled")
 }

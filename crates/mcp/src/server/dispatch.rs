@@ -1,7 +1,7 @@
 //! The method table of the MCP server. Responses are JSON texts, because long lists are written once and sent often.
 
 use super::{
-    Asker, Change, Exchange, Inner,
+    Change, Exchange, Inner, Requester,
     call::{Ended, InputAnswers, Work},
     notice, session,
 };
@@ -24,9 +24,9 @@ use tokio::sync::broadcast::error::RecvError;
 use toolyard_engine::authority;
 use toolyard_protocol::Failure;
 
-/// How long a list may be kept before it is asked for again, for clients that do not listen for changes.
+/// How long a client that does not listen for changes may cache a list, in milliseconds.
 const LIST_TTL_MS: u64 = 60_000;
-/// Sources' resources on one page are gathered until there are this many.
+/// Resources of several sources are combined on one page up to this number.
 const RESOURCES_PAGE: usize = 1000;
 /// An empty result.
 const NOTHING: &str = "{}";
@@ -142,7 +142,8 @@ impl Inner {
 
     async fn tools_call(self: &Arc<Self>, exchange: &Exchange, call: NamedCall) -> Result<String, RpcError> {
         let NamedCall { name, arguments, input_responses, request_state } = call;
-        let work = Work::Tool { name, arguments: arguments.unwrap_or_default() };
+        let client_call = exchange.origin.id.clone();
+        let work = Work::Tool { name, arguments: arguments.unwrap_or_default(), client_call };
         let ended = self.run(exchange, work, InputAnswers::new(exchange, input_responses, request_state)).await?;
         self.ended(exchange, ended, Keep::Never)
     }
@@ -160,12 +161,12 @@ impl Inner {
         }
     }
 
-    fn asker(&self, exchange: &Exchange) -> Asker {
-        Asker { engine: self.engine.clone(), caller: exchange.caller.clone(), run_id: None }
+    fn requester(&self, exchange: &Exchange) -> Requester {
+        Requester { engine: self.engine.clone(), caller: exchange.caller.clone(), run_id: None }
     }
 
     async fn resources_list(&self, exchange: &Exchange, listing: Listing) -> Result<String, RpcError> {
-        let asker = self.asker(exchange);
+        let requester = self.requester(exchange);
         let (from, mut inner) = match decoded(listing)? {
             None => (None, None),
             Some(text) => {
@@ -182,11 +183,11 @@ impl Inner {
         let mut next = None;
         for (index, source) in self.resources.iter().enumerate().skip(first) {
             let is_asked_for = inner.is_some();
-            let page = match source.list(&asker, inner.take().as_deref()).await {
+            let page = match source.list(&requester, inner.take().as_deref()).await {
                 Ok(page) => page,
                 Err(error) if is_asked_for => return Err(error),
                 Err(error) => {
-                    // One source that does not answer takes nothing away from the others.
+                    // A source that does not answer does not affect the others.
                     tracing::warn!(source = source.name(), error = error.message, "resources could not be listed");
                     continue;
                 }
@@ -208,10 +209,10 @@ impl Inner {
     }
 
     async fn templates_list(&self, exchange: &Exchange) -> Result<String, RpcError> {
-        let asker = self.asker(exchange);
+        let requester = self.requester(exchange);
         let mut resource_templates = Vec::new();
         for source in &self.resources {
-            match source.templates(&asker).await {
+            match source.templates(&requester).await {
                 Ok(some) => resource_templates.extend(some),
                 Err(error) => tracing::warn!(source = source.name(), error = error.message, "no templates"),
             }
@@ -240,10 +241,10 @@ impl Inner {
     }
 
     async fn prompts_list(&self, exchange: &Exchange) -> Result<String, RpcError> {
-        let asker = self.asker(exchange);
+        let requester = self.requester(exchange);
         let mut prompts = Vec::new();
         for source in &self.prompts {
-            match source.list(&asker).await {
+            match source.list(&requester).await {
                 Ok(some) => prompts.extend(some),
                 Err(error) => {
                     tracing::warn!(source = source.name(), error = error.message, "prompts could not be listed");
@@ -262,12 +263,12 @@ impl Inner {
     }
 
     async fn complete(&self, exchange: &Exchange, wanted: &Complete) -> Result<String, RpcError> {
-        let asker = self.asker(exchange);
+        let requester = self.requester(exchange);
         let mut found = None;
         match wanted.reference {
             Reference::Prompt { .. } => {
                 for source in &self.prompts {
-                    found = source.complete(&asker, wanted).await?;
+                    found = source.complete(&requester, wanted).await?;
                     if found.is_some() {
                         break;
                     }
@@ -275,7 +276,7 @@ impl Inner {
             }
             Reference::Resource { .. } => {
                 for source in &self.resources {
-                    found = source.complete(&asker, wanted).await?;
+                    found = source.complete(&requester, wanted).await?;
                     if found.is_some() {
                         break;
                     }
@@ -286,7 +287,7 @@ impl Inner {
         self.written(exchange, Completed { completion }, Keep::Never)
     }
 
-    /// Tells of changes until the client takes the request back; then answers.
+    /// Sends notifications of changes until the client cancels the request; then answers it.
     async fn listen(self: &Arc<Self>, exchange: &Exchange, wanted: Listen) -> Result<String, RpcError> {
         let mut filter = wanted.notifications;
         filter.resource_subscriptions.truncate(RESOURCES_PAGE);
@@ -305,7 +306,7 @@ impl Inner {
             };
             let told = match change {
                 Ok(change) => Vec::from([change]),
-                // Which changes were missed is not known: all lists may be others.
+                // The missed changes are unknown, so all lists may have changed.
                 Err(RecvError::Lagged(_)) => Vec::from([Change::Tools, Change::Prompts, Change::Resources]),
                 Err(RecvError::Closed) => break,
             };

@@ -17,7 +17,7 @@ use crate::{
     revision::META_VERSION,
     wire::{
         Payload,
-        requests::{Request, RequestMeta},
+        requests::{CallOrigin, Request, RequestMeta},
     },
 };
 use bytes::Bytes;
@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 pub const MAX_BODY_BYTES: usize = 16 << 20;
 /// A body must have come within this time.
 pub const BODY_WITHIN: Duration = Duration::from_secs(30);
-/// Sessions at once; beyond it the one idle longest ends.
+/// The largest number of sessions; beyond that, the one that is idle longest ends.
 const MAX_SESSIONS: usize = 10_000;
 /// How long a session may be unused before it ends.
 const SESSION_IDLE: Duration = Duration::from_secs(3600);
@@ -60,7 +60,7 @@ pub enum HttpBody {
 pub enum RequestKind {
     /// A request that wants an answer.
     Call,
-    /// A notification (a cancel, say), or the answer to a question of ours: settled at once.
+    /// A notification, such as a cancellation, or the answer to a question of the server; processed at once.
     Notice,
     /// A stream that lasts, or the end of a session.
     Listen,
@@ -72,7 +72,12 @@ pub struct HttpDoor {
     inner: Arc<Inner>,
     sessions: Arc<Mutex<HashMap<String, Held>>>,
     stop: CancellationToken,
+    /// Makes the id of a session from a random one.
+    name: Option<Arc<SessionName>>,
 }
+
+/// Makes the id of a session from a random text.
+type SessionName = dyn Fn(&str) -> String + Send + Sync;
 
 #[derive(Clone)]
 struct Held {
@@ -83,11 +88,26 @@ struct Held {
 impl McpServer {
     /// The endpoint; `stop` ends its streams.
     pub fn http(&self, stop: CancellationToken) -> HttpDoor {
-        HttpDoor { inner: self.inner.clone(), sessions: Arc::default(), stop }
+        HttpDoor { inner: self.inner.clone(), sessions: Arc::default(), stop, name: None }
     }
 }
 
 impl HttpDoor {
+    /// The session that a request names.
+    pub fn session_id(request: &http::Request<Bytes>) -> Option<&str> {
+        text_of(request.headers(), SESSION_HEADER)
+    }
+
+    /// The answer to a request for a session that has ended with the node that had it.
+    pub fn session_gone(message: &str) -> Response<HttpBody> {
+        error(StatusCode::NOT_FOUND, &Value::Null, &RpcError::new(INVALID_REQUEST, message))
+    }
+
+    /// Has the ids of sessions made from random ones, so that they say which node has the session.
+    pub fn naming(self, name: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        Self { name: Some(Arc::new(name)), ..self }
+    }
+
     /// The purpose of a request. An unreadable request counts as a call, and is refused there.
     pub fn kind(request: &http::Request<Bytes>) -> RequestKind {
         /// The members that distinguish messages.
@@ -138,7 +158,7 @@ impl HttpDoor {
             Err(bad) => error(StatusCode::BAD_REQUEST, &bad.id, &bad.error),
             Ok(Incoming::Request { id, method, params }) => {
                 let request = Request::new(id, method, params);
-                // A handshake is one of the older revisions', unless it says in so many words that it is not.
+                // A handshake belongs to an older revision, unless its body names another one.
                 let modern = if request.method == "initialize" {
                     request.meta.says_modern()
                 } else {
@@ -192,6 +212,7 @@ impl HttpDoor {
             cancel: self.stop.child_token(),
             session: None,
             log_level: known.log_level,
+            origin: request.meta.origin(),
             progress_token: request.meta.progress_token,
             id: request.id.clone(),
         };
@@ -239,8 +260,12 @@ impl HttpDoor {
             return error(StatusCode::TOO_MANY_REQUESTS, &id, &bad);
         };
         let (outlet, messages) = Outlet::new();
-        let exchange =
-            Exchange { progress_token: meta.progress_token, ..self.exchange(&client, &session, outlet, token, &id) };
+        let origin = meta.origin();
+        let exchange = Exchange {
+            origin,
+            progress_token: meta.progress_token,
+            ..self.exchange(&client, &session, outlet, token, &id)
+        };
         self.respond(exchange, method, params, messages, Some(in_flight)).await
     }
 
@@ -262,6 +287,7 @@ impl HttpDoor {
             session: Some(session.clone()),
             log_level: None,
             progress_token: None,
+            origin: CallOrigin::default(),
             id: id.clone(),
         }
     }
@@ -271,7 +297,8 @@ impl HttpDoor {
             Ok(opening) => opening,
             Err(bad) => return error(StatusCode::BAD_REQUEST, &id, &bad),
         };
-        let session_id = uuid::Uuid::new_v4().simple().to_string();
+        let random = uuid::Uuid::new_v4().simple().to_string();
+        let session_id = self.name.as_ref().map_or(random.clone(), |name| name(&random));
         let session = Arc::new(Session::new(session_id.clone(), revision, capabilities));
         let (outlet, _messages) = Outlet::new();
         let exchange = self.exchange(&client, &session, outlet, session.ended.child_token(), &id);
@@ -314,7 +341,7 @@ impl HttpDoor {
             return Err(error(StatusCode::BAD_REQUEST, &Value::Null, &bad));
         };
         let held = lock(&self.sessions).get(id).cloned();
-        // Somebody else's session looks like none.
+        // A session of another client looks like a missing one.
         let Some(held) = held.filter(|held| held.principal == client.principal) else {
             let bad = RpcError::new(INVALID_REQUEST, "there is no such session; initialize again");
             return Err(error(StatusCode::NOT_FOUND, &Value::Null, &bad));
@@ -406,7 +433,7 @@ impl HttpDoor {
 fn is_modern(headers: &HeaderMap, meta: &RequestMeta) -> bool {
     let header = text_of(headers, VERSION_HEADER);
     let has_session = headers.contains_key(SESSION_HEADER);
-    // Older than any spoken here, but such clients begin with a handshake too.
+    // An older revision than the supported ones, whose clients begin with a handshake too.
     let is_old = |version: &str| Revision::parse(version).is_some_and(Revision::has_handshake) || version < "2026";
     meta.says_modern() || header.is_some_and(|version| !is_old(version) && !has_session)
 }
@@ -493,7 +520,7 @@ impl Events {
             biased;
             Some(message) = messages.recv() => Some(event(&message)),
             (_, text) = work => {
-                // What was said before the answer goes out before it.
+                // Messages that were sent before the answer are written before it.
                 let mut out = Vec::new();
                 while let Ok(message) = messages.try_recv() {
                     out.extend_from_slice(&event(&message));

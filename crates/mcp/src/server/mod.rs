@@ -11,15 +11,15 @@ pub mod http;
 mod notes;
 mod render;
 mod session;
-mod shelf;
 mod skills;
+mod sources;
 pub mod stdio;
 mod tools;
 
 use crate::{
-    Asks,
+    ClientRoutes,
     revision::{ClientCapabilities, Revision},
-    wire::{Empty, Implementation, answers::Changed},
+    wire::{Empty, Implementation, answers::Changed, requests::CallOrigin},
 };
 use serde_json::Value;
 use session::{Outlet, Session, lock};
@@ -34,10 +34,10 @@ use toolyard_protocol::EventType;
 
 pub use approve::{ClientApprovals, HttpClientApprovals};
 pub use notes::{VaultNotes, note_uri};
-pub use shelf::{
-    Asker, Completing, ListedPrompt, ListedTemplate, Page, PromptSource, ReadContents, ResourceSource, ToolExtras,
-};
 pub use skills::Skills;
+pub use sources::{
+    Completing, ListedPrompt, ListedTemplate, Page, PromptSource, ReadContents, Requester, ResourceSource, ToolExtras,
+};
 
 /// Number of changes that a client may miss before it is notified of a changed list instead.
 const CHANGE_BUFFER: usize = 256;
@@ -48,21 +48,21 @@ pub struct ServerParts {
     pub engine: Engine,
     /// Chooses the tools that are shown.
     pub view: Arc<dyn ModelView>,
-    /// Knows more about upstream servers' tools.
+    /// Provides additional information about upstream servers' tools.
     pub extras: Option<Arc<dyn ToolExtras>>,
     /// Bring resources, in the order they are listed.
     pub resources: Vec<Arc<dyn ResourceSource>>,
     /// Bring prompts, in the order they are listed.
     pub prompts: Vec<Arc<dyn PromptSource>>,
     /// Ways from calls to their clients.
-    pub asks: Asks,
+    pub asks: ClientRoutes,
     /// Who we are.
     pub info: Implementation,
     /// The agent on whose behalf clients act.
     pub agent: String,
 }
 
-/// Something a client may want to hear of.
+/// A change that clients may be notified of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// The list of tools.
@@ -112,7 +112,7 @@ pub(crate) struct Inner {
     pub(crate) extras: Option<Arc<dyn ToolExtras>>,
     pub(crate) resources: Vec<Arc<dyn ResourceSource>>,
     pub(crate) prompts: Vec<Arc<dyn PromptSource>>,
-    pub(crate) asks: Asks,
+    pub(crate) asks: ClientRoutes,
     pub(crate) info: Implementation,
     pub(crate) agent: String,
     pub(crate) lists: Mutex<tools::ToolLists>,
@@ -122,7 +122,7 @@ pub(crate) struct Inner {
 }
 
 impl McpServer {
-    /// Puts a server together. Must be called inside a tokio runtime.
+    /// Creates a server. Must be called inside a tokio runtime.
     pub fn new(parts: ServerParts) -> Self {
         let ServerParts { engine, view, extras, resources, prompts, asks, info, agent } = parts;
         let (changes, _) = broadcast::channel(CHANGE_BUFFER);
@@ -156,7 +156,7 @@ impl McpServer {
                         continue;
                     }
                 }
-                // What upstream servers say beside the catalog may have changed with it, or alone.
+                // Additional information of upstream servers may have changed, with the catalog or without.
                 lock(&inner.lists).clear();
                 let now = inner.engine.tools().snapshot.version().to_owned();
                 if now != version {
@@ -168,7 +168,7 @@ impl McpServer {
         Self { inner }
     }
 
-    /// Tells clients that something changed that the engine does not know of.
+    /// Notifies clients of a change that the engine does not know of.
     pub fn changed(&self, change: Change) {
         tell_all(&self.inner.changes, change);
     }
@@ -234,19 +234,21 @@ pub(crate) struct Exchange {
     /// Whether the client's user may approve the client's calls.
     pub(crate) approvals: ClientApprovals,
     pub(crate) outlet: Outlet,
-    /// Fires when the client takes the request back.
+    /// Fires when the client cancels the request.
     pub(crate) cancel: CancellationToken,
     /// The session, for revisions that have one.
     pub(crate) session: Option<Arc<Session>>,
-    /// How loud a log message must be to be sent; `None` for none at all.
+    /// The lowest level of log messages that are sent; `None` for none.
     pub(crate) log_level: Option<usize>,
     /// The token for progress notifications, if the client wants them.
     pub(crate) progress_token: Option<Value>,
+    /// What a coding agent says of its call.
+    pub(crate) origin: CallOrigin,
     /// The request's id, by which a subscription is known.
     pub(crate) id: Value,
 }
 
-/// Tells a session's client of changes, until it or the server ends.
+/// Notifies a session's client of changes, until the session or the server ends.
 pub(crate) async fn forward_changes(inner: Arc<Inner>, session: Arc<Session>) {
     let mut changes = inner.changes.subscribe();
     loop {

@@ -1,7 +1,7 @@
 //! The vault's notes as resources: `vault:///folder/note.md`. Lists and reads use the vault's own tools, so that policy
 //! and record apply.
 
-use super::shelf::{Asker, ListedTemplate, Page, ReadContents, ResourceSource};
+use super::sources::{ListedTemplate, Page, ReadContents, Requester, ResourceSource};
 use crate::{
     RpcError,
     jsonrpc::INTERNAL_ERROR,
@@ -31,16 +31,16 @@ impl ResourceSource for VaultNotes {
         uri.starts_with(SCHEME)
     }
 
-    fn list<'a>(&'a self, asker: &'a Asker, cursor: Option<&'a str>) -> BoxFuture<'a, Result<Page, RpcError>> {
+    fn list<'a>(&'a self, requester: &'a Requester, cursor: Option<&'a str>) -> BoxFuture<'a, Result<Page, RpcError>> {
         Box::pin(async move {
             let offset: u64 = match cursor {
                 None => 0,
                 Some(text) => text.parse().map_err(|_| RpcError::params("the cursor is not one of ours"))?,
             };
             let args = wire::object(&ListFiles { recursive: true, extensions: ["md"], limit: PAGE, offset })?;
-            let result = match asker.call("vault.listFiles", args).await {
+            let result = match requester.call("vault.listFiles", args).await {
                 Ok(result) => result,
-                // Who may not list notes has none to list.
+                // A caller that may not list notes gets an empty list.
                 Err(failure) if is_hidden(&failure) => return Ok(Page::default()),
                 Err(failure) => return Err(failure.into()),
             };
@@ -50,7 +50,7 @@ impl ResourceSource for VaultNotes {
         })
     }
 
-    fn templates<'a>(&'a self, _: &'a Asker) -> BoxFuture<'a, Result<Vec<ListedTemplate>, RpcError>> {
+    fn templates<'a>(&'a self, _: &'a Requester) -> BoxFuture<'a, Result<Vec<ListedTemplate>, RpcError>> {
         Box::pin(async {
             Ok(vec![Item::Own(Template {
                 uri_template: format!("{SCHEME}{{+path}}"),
@@ -63,7 +63,7 @@ impl ResourceSource for VaultNotes {
 
     fn read<'a>(
         &'a self,
-        asker: &'a Asker,
+        requester: &'a Requester,
         uri: &'a str,
     ) -> BoxFuture<'a, Result<Option<Vec<ReadContents>>, RpcError>> {
         Box::pin(async move {
@@ -73,10 +73,10 @@ impl ResourceSource for VaultNotes {
             let is_text = mime(&path).starts_with("text/") || mime(&path) == "application/json";
             let arguments = |form| wire::object(&ReadFile { path: &path, form });
             let form = if is_text { "text" } else { "base64" };
-            let mut read = asker.call("vault.readFile", arguments(form)?).await;
+            let mut read = requester.call("vault.readFile", arguments(form)?).await;
             if is_text && read.as_ref().is_err_and(|failure| failure.code == ErrorCode::ValidationError) {
                 // Not text after all.
-                read = asker.call("vault.readFile", arguments("base64")?).await;
+                read = requester.call("vault.readFile", arguments("base64")?).await;
             }
             let result = match read {
                 Ok(result) => result,

@@ -18,7 +18,7 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-/// Messages that wait to be written to one client; a client that lets them pile up misses notifications.
+/// The largest number of messages that wait for one client; beyond that, notifications are dropped.
 pub(crate) const OUTLET_BUFFER: usize = 1024;
 /// Maximum number of requests of one client in flight.
 pub(crate) const MAX_IN_FLIGHT: usize = 512;
@@ -27,7 +27,7 @@ const MAX_SUBSCRIPTIONS: usize = 1000;
 /// How long a client may take to answer a question.
 const ANSWER_WITHIN: Duration = Duration::from_secs(600);
 
-/// How loud a log message is, from quiet to loud.
+/// The levels of log messages, in ascending severity.
 const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
 /// Reads a log level.
@@ -77,7 +77,7 @@ pub(crate) struct Session {
     next_id: AtomicU64,
     /// Fires when the session ends.
     pub(crate) ended: CancellationToken,
-    /// Where what belongs to no request goes, while the client listens.
+    /// The outlet for messages that belong to no request, while the client listens.
     pub(crate) listener: Mutex<Option<Outlet>>,
 }
 
@@ -125,7 +125,7 @@ impl Session {
         if busy { Duration::ZERO } else { self.state().last_used.elapsed() }
     }
 
-    /// Sets how loud a message must be to be sent.
+    /// Sets the lowest level of messages that are sent.
     pub(crate) fn set_log_level(&self, level: usize) {
         self.state().log_level = level;
     }
@@ -148,7 +148,7 @@ impl Session {
         self.state().subscriptions.contains(uri)
     }
 
-    /// Sends what belongs to no request, if the client listens.
+    /// Sends a message that belongs to no request, if the client listens.
     pub(crate) fn tell(&self, method: &str, params: Option<&impl Serialize>) {
         if let Some(outlet) = &*lock(&self.listener) {
             outlet.tell(method, params);
@@ -180,7 +180,7 @@ impl Session {
         }
         match wire::read::<CancelledRequest>(method, params) {
             Ok(CancelledRequest { request_id }) => self.cancel(&request_id),
-            Err(error) => tracing::debug!(error = error.message, "a client takes back a request that it does not name"),
+            Err(error) => tracing::debug!(error = error.message, "a client cancels a request without naming it"),
         }
     }
 
@@ -204,7 +204,7 @@ impl Session {
         let (waiter, answer) = oneshot::channel();
         lock(&self.pending).insert(id.to_string(), waiter);
         let _forget = Forget { session: self, key: id.to_string() };
-        let gone = || RpcError::new(INTERNAL_ERROR, "the client is gone");
+        let gone = || RpcError::new(INTERNAL_ERROR, "the client disconnected");
         if !outlet.send(jsonrpc::request(&id, method, params)).await {
             return Err(gone());
         }

@@ -4,7 +4,7 @@
 //! A `SKILL.md` is opened beneath its folder. In a plugin's package no symbolic link is followed; in a folder that the
 //! configuration names, links inside that folder are followed.
 
-use super::shelf::{Asker, ListedPrompt, PromptSource};
+use super::sources::{ListedPrompt, PromptSource, Requester};
 use crate::{
     RpcError,
     jsonrpc::INTERNAL_ERROR,
@@ -102,13 +102,13 @@ impl PromptSource for Skills {
         "skills"
     }
 
-    fn list<'a>(&'a self, _: &'a Asker) -> BoxFuture<'a, Result<Vec<ListedPrompt>, RpcError>> {
+    fn list<'a>(&'a self, _: &'a Requester) -> BoxFuture<'a, Result<Vec<ListedPrompt>, RpcError>> {
         Box::pin(async move { Ok(self.all().await?.into_values().map(Skill::listed).collect()) })
     }
 
     fn get<'a>(
         &'a self,
-        _: &'a Asker,
+        _: &'a Requester,
         name: &'a str,
         arguments: &'a Arguments,
     ) -> BoxFuture<'a, Result<Option<Item<PromptResult>>, RpcError>> {
@@ -141,7 +141,7 @@ fn read_all(sources: &[SkillSource]) -> BTreeMap<String, Skill> {
                 skill.name = format!("{owner}__{}", skill.name);
             }
             if skills.len() < MAX_SKILLS {
-                // The first of a name stays: a later folder cannot take a name over.
+                // The first skill with a name is used: a later folder cannot replace it.
                 skills.entry(skill.name.clone()).or_insert(skill);
             }
         }

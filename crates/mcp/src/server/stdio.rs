@@ -12,7 +12,7 @@ use crate::{
     wire::{
         self, Payload,
         answers::Unsupported,
-        requests::{Initialize, Request, RequestMeta},
+        requests::{CallOrigin, Initialize, Request, RequestMeta},
     },
 };
 use futures_util::StreamExt;
@@ -31,7 +31,7 @@ use tokio_util::{
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 /// Answers are gathered up to this size before they are written.
 const WRITE_BATCH: usize = 64 << 10;
-/// How long the last answers may take once the client is done.
+/// How long the last answers may take after the client has closed its input.
 const LAST_ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 impl McpServer {
@@ -81,10 +81,10 @@ impl McpServer {
         }
         process.session.end();
         drop(process);
-        // What is stopped still answers; the last task drops the last sender, and the writer ends.
+        // Cancelled requests still answer; the last task drops the last sender, and the writer ends.
         match tokio::time::timeout(LAST_ANSWERS_WITHIN, writer).await {
             Ok(Ok(Ok(()))) => {}
-            // A client that hangs up need not wait for its answers.
+            // A client that has closed its output does not wait for answers.
             Ok(Ok(Err(error))) => tracing::debug!(%error, "the last answers could not be written"),
             Ok(Err(error)) => tracing::error!(%error, "writing to the client ended unexpectedly"),
             Err(_) => tracing::info!("calls that did not stop in time are left without an answer"),
@@ -160,7 +160,7 @@ impl Process {
         tokio::spawn(async move {
             let answer = process.inner.answer(&exchange, &method, params).await;
             drop(in_flight);
-            // Who took a request back wants no answer; a subscription ends with one.
+            // A cancelled request gets no answer; a cancelled subscription does.
             if !exchange.cancel.is_cancelled() || method == "subscriptions/listen" {
                 process.outlet.send(jsonrpc::answer_text(&id, answer)).await;
             }
@@ -180,6 +180,7 @@ impl Process {
     }
 
     fn exchange(&self, id: &Value, method: &str, meta: RequestMeta) -> Result<Exchange, RpcError> {
+        let origin = meta.origin();
         if let Some(modern) = modern(&meta)? {
             return Ok(Exchange {
                 revision: Revision::V20260728,
@@ -191,6 +192,7 @@ impl Process {
                 session: None,
                 log_level: modern.log_level,
                 progress_token: meta.progress_token,
+                origin,
                 id: id.clone(),
             });
         }
@@ -198,7 +200,7 @@ impl Process {
         if !*session::lock(&self.is_open) && method != "ping" {
             return Err(not_open(method));
         }
-        Ok(self.legacy(id, meta.progress_token))
+        Ok(Exchange { origin, ..self.legacy(id, meta.progress_token) })
     }
 
     fn legacy(&self, id: &Value, progress_token: Option<Value>) -> Exchange {
@@ -212,6 +214,7 @@ impl Process {
             session: Some(self.session.clone()),
             log_level: None,
             progress_token,
+            origin: CallOrigin::default(),
             id: id.clone(),
         }
     }

@@ -29,7 +29,8 @@ use toolyard_protocol::{ErrorCode, Failure, Idempotency, RiskLevel, ToolDefiniti
 const MAX_KEPT_LISTS: usize = 64;
 /// How long an unused list is cached.
 pub(crate) const LIST_KEPT_FOR: Duration = Duration::from_secs(5);
-/// Number of tools on one page. Many clients never request a second page, so one page holds what people really have.
+/// Number of tools on one page. Many clients never request a second page, so one page is large enough for real
+/// catalogs.
 pub(crate) const TOOLS_PAGE: usize = 10_000;
 /// A caller's tools, written.
 pub(crate) struct ToolList {
@@ -77,7 +78,7 @@ impl Inner {
         let pages = if pages.is_empty() { vec!["[]".to_owned()] } else { pages };
         let list = Arc::new(ToolList { pages, instructions: surface.directory });
         let mut lists = lock(&self.lists);
-        // Nobody asks for an earlier version's again.
+        // Lists of earlier catalog versions are never requested again.
         lists.0.retain(|known, _| known.lines().next() == Some(snapshot.version()));
         if lists.0.len() >= MAX_KEPT_LISTS {
             lists.0.clear();
@@ -88,7 +89,7 @@ impl Inner {
 
     fn write_page(&self, tools: &[ShownTool]) -> Result<String, RpcError> {
         let mut text = String::from("[");
-        // One at a time: thousands of tools as values would take many times the memory of their text.
+        // Written one at a time: thousands of tools as values would take many times the memory of their text.
         for tool in tools {
             let extras = self.extras.as_ref().and_then(|extras| extras.extras(tool.entry.id()));
             if text.len() > 1 {
@@ -141,7 +142,7 @@ fn annotations(entry: &ToolEntry) -> ToolAnnotations {
     ToolAnnotations {
         title: Some(d.title.clone()),
         read_only_hint: Some(reads),
-        // What can be taken back destroys nothing.
+        // A change that can be undone is not destructive.
         destructive_hint: (!reads).then_some(d.undo == Undo::None),
         idempotent_hint: Some(matches!(d.idempotency, Idempotency::Pure | Idempotency::Idempotent)),
         open_world_hint: entry.source().kind != SourceKind::Core || d.risk_level == RiskLevel::Commands,
@@ -179,7 +180,7 @@ pub(crate) fn call_result(
     let refused = failure.details.as_ref().and_then(|details| UpstreamError::deserialize(details).ok());
     if let Some(UpstreamError { rpc_code: code, rpc_data: data }) = refused.filter(|e| e.rpc_code == MISSING_CAPABILITY)
     {
-        // The upstream server wants something of the client that only the client can give.
+        // The upstream server requires something that only the client can provide.
         return Err(RpcError { code, message: failure.message, data });
     }
     let mut result = failed(failure);
@@ -219,7 +220,7 @@ fn rendered(mut data: Payload) -> Result<CallToolResult, RpcError> {
 fn failed(mut failure: Failure) -> CallToolResult {
     let said = failure.details.as_mut().and_then(|details| details.remove("content"));
     let content = match said {
-        // What the tool itself said about its failure stays as it said it.
+        // The tool's own description of its failure is kept unchanged.
         Some(own @ Value::Array(_)) => Content::Forwarded(own),
         _ => {
             let mut text = format!("{}: {}", failure.code, failure.message);

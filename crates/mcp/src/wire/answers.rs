@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use toolyard_protocol::{Failure, RunId};
 
-/// In `_meta` of a result: who we are.
+/// In `_meta` of a result: the name and version of this server.
 const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
 /// In `_meta` of a result: the failure with its code and suggestion.
 const META_ERROR: &str = "dev.toolyard/error";
@@ -246,7 +246,7 @@ impl CallToolResult {
     }
 }
 
-/// How a call, a prompt or a resource ended well.
+/// The result of a successful call, prompt or resource.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Outcome {

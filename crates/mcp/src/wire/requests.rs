@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+/// How Codex names a turn of `codex exec`, which has no terminal.
+const HEADLESS_TURN: &str = "exec";
+
 /// The `_meta` of a request. Values are read later, so that a wrong one gets a specific error.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct RequestMeta {
@@ -14,12 +17,30 @@ pub(crate) struct RequestMeta {
     /// What the client can do (2026-07-28).
     #[serde(rename = "io.modelcontextprotocol/clientCapabilities")]
     pub(crate) capabilities: Option<Value>,
-    /// How loud a log message must be to be sent (2026-07-28).
+    /// The lowest level of log messages that are sent (2026-07-28).
     #[serde(rename = "io.modelcontextprotocol/logLevel")]
     pub(crate) log_level: Option<Value>,
     /// The token for progress notifications.
     #[serde(rename = "progressToken")]
     pub(crate) progress_token: Option<Value>,
+    /// Claude Code's id of the call.
+    #[serde(rename = "claudecode/toolUseId")]
+    tool_use_id: Option<Value>,
+    /// Codex's id of the call.
+    #[serde(rename = "callId")]
+    call_id: Option<Value>,
+    /// What Codex says of the turn.
+    #[serde(rename = "x-codex-turn-metadata")]
+    turn: Option<Value>,
+}
+
+/// What a coding agent says of the call that it makes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CallOrigin {
+    /// Its own id of the call, which its hook named before.
+    pub(crate) id: Option<String>,
+    /// Nobody sits at its terminal.
+    pub(crate) is_headless: bool,
 }
 
 impl RequestMeta {
@@ -28,7 +49,14 @@ impl RequestMeta {
         params.remove("_meta").and_then(|meta| serde_json::from_value(meta).ok()).unwrap_or_default()
     }
 
-    /// Whether the request belongs to a revision without a handshake, by its own words.
+    /// What a coding agent says of its call.
+    pub(crate) fn origin(&self) -> CallOrigin {
+        let id = self.tool_use_id.as_ref().or(self.call_id.as_ref()).and_then(Value::as_str);
+        let trigger = self.turn.as_ref().and_then(|turn| turn.get("turn_trigger")).and_then(Value::as_str);
+        CallOrigin { id: id.map(str::to_owned), is_headless: trigger == Some(HEADLESS_TURN) }
+    }
+
+    /// Whether the request says that it belongs to a revision without a handshake.
     pub(crate) fn says_modern(&self) -> bool {
         self.version.is_some() || self.capabilities.is_some()
     }
@@ -119,7 +147,7 @@ pub(crate) struct Listen {
     pub(crate) notifications: ListenFilter,
 }
 
-/// What a client wants to hear of, and, in our answer, what it will.
+/// The changes that a client wants to be notified of and, in our answer, those that it will be notified of.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ListenFilter {
@@ -150,7 +178,7 @@ pub struct Complete {
     pub rest: Payload,
 }
 
-/// What has an argument that can be completed.
+/// The prompt or resource template whose argument is completed.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(tag = "type")]
 pub enum Reference {

@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Initialize<'a> {
     pub(crate) protocol_version: &'static str,
-    pub(crate) capabilities: Offers,
+    pub(crate) capabilities: OfferedCapabilities,
     pub(crate) client_info: &'a Implementation,
 }
 
-/// What we say we can do: whatever the client of a call can.
+/// The capabilities that we declare: those of the call's client.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Offers {
+pub(crate) struct OfferedCapabilities {
     elicitation: ElicitationOffer,
     sampling: Empty,
     roots: Empty,
@@ -94,7 +94,7 @@ pub(crate) struct ModernMeta<'a> {
 /// The parameters of a request with what goes along with any.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Sent<'a, P> {
+pub(crate) struct RequestParams<'a, P> {
     #[serde(flatten)]
     pub(crate) params: &'a P,
     /// Answers to what the server asked in the round before (2026-07-28).
@@ -136,7 +136,7 @@ impl Question<'_> {
     }
 }
 
-/// A call in the words of the plugins' line protocol.
+/// A call in the format of the plugins' line protocol.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LineCall<'a> {
@@ -164,7 +164,7 @@ pub(crate) struct LineResult {
     pub(crate) details: Option<Value>,
 }
 
-/// Whether a result is one yet (2026-07-28).
+/// Whether a result is complete (2026-07-28).
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ResultKind<'a> {
@@ -312,7 +312,7 @@ pub(crate) struct Progress {
     pub(crate) step: ProgressStep,
 }
 
-/// How far a call has come.
+/// The progress of a call.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct ProgressStep {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -329,7 +329,7 @@ pub(crate) struct ResourceUpdated {
 
 /// The answer to `roots/list` if nobody can be asked.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct NoRoots {
+pub(crate) struct EmptyRoots {
     roots: [(); 0],
 }
 
@@ -365,7 +365,7 @@ pub(crate) struct UpstreamError {
 
 /// The parts of a plugin's health report that are used.
 #[derive(Debug, Deserialize)]
-pub(crate) struct SaidHealth<'a> {
+pub(crate) struct ReportedHealth<'a> {
     #[serde(borrow)]
     pub(crate) status: Option<&'a str>,
 }

@@ -1,4 +1,4 @@
-//! Who may approve what an MCP client calls: nobody on the client's word unless the owner says so, and never for longer
+//! Who may approve an MCP client's calls: a client's own report counts only if the owner allows it, and never for more
 //! than one call.
 
 use crate::harness::{Lab, PATIENCE, Wire, meta};

@@ -1,4 +1,4 @@
-//! An engine with a few tools, and clients that say exactly what they are told to.
+//! An engine with a few tools, and clients that send exactly the given messages.
 
 use serde_json::{Map, Value, json};
 use std::{sync::Arc, time::Duration};
@@ -10,17 +10,17 @@ use toolyard_engine::{
     memory_store::MemoryStore, system_clock,
 };
 use toolyard_mcp::{
-    Asks, Implementation, McpServer, ServerParts,
+    ClientRoutes, Implementation, McpServer, ServerParts,
     server::{Client, ClientApprovals, ResourceSource, Skills, VaultNotes},
 };
 use toolyard_protocol::{ErrorCode, ToolCall};
 
-/// Nothing here takes this long on the slowest machine.
+/// A timeout that is longer than anything takes on a slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Does what the tool's name says.
 pub(crate) struct TestTools {
-    pub(crate) asks: Asks,
+    pub(crate) asks: ClientRoutes,
 }
 
 impl Provider for TestTools {
@@ -82,7 +82,7 @@ impl Lab {
             clock: system_clock(),
             options: EngineOptions::default(),
         });
-        let asks = Asks::default();
+        let asks = ClientRoutes::default();
         let text = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"],
             "additionalProperties": false});
         let said = json!({"type": "object", "properties": {"said": {"type": "string"}}, "required": ["said"]});
@@ -103,7 +103,7 @@ impl Lab {
         std::fs::write(skills.path().join("review/SKILL.md"), text).unwrap();
         let server = McpServer::new(ServerParts {
             engine: engine.clone(),
-            view: Arc::new(toolyard_engine::Everything::default()),
+            view: Arc::new(toolyard_engine::FullView::default()),
             extras: None,
             resources,
             prompts: vec![Skills::new(vec![skills.path().to_owned()])],
@@ -231,7 +231,7 @@ impl Wire {
         }
     }
 
-    /// Hangs up and waits for the server to be done.
+    /// Disconnects and waits until the server has ended.
     pub(crate) async fn close(self) {
         drop((self.lines, self.write));
         tokio::time::timeout(PATIENCE, self.served).await.expect("the server did not end").unwrap();

@@ -1,5 +1,5 @@
-//! OAuth towards upstream servers: our own server behind a token, and an authorisation server of ours beside it, both on
-//! loopback. A person is played by following the address to where it leads.
+//! OAuth towards upstream servers: our own server behind a token, and an authorisation server of ours beside it, both
+//! on loopback. The test simulates the person's browser by following the address.
 
 use crate::{
     harness::Lab,
@@ -103,7 +103,7 @@ impl World {
         Ok(scopes)
     }
 
-    /// What a browser would bring back. The authorisation server agrees to everything.
+    /// The redirect that a browser would return. The authorisation server agrees to everything.
     async fn browse(&self, url: &str) -> String {
         let url = Url::parse(url).unwrap();
         assert!(url.as_str().starts_with(&self.issuer), "{url}");
@@ -207,7 +207,7 @@ async fn resource_server(
     answer_of(door, Request::from_parts(parts, body)).await
 }
 
-/// A yard with the server in it, and the folder of its tokens.
+/// An engine with the server, and the folder of its tokens.
 async fn yard(config: ServerConfig) -> (Yard, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let yard = Yard::new();
@@ -241,7 +241,7 @@ async fn a_login_is_asked_for_used_renewed_and_forgotten() {
     assert_eq!(yard.status("far").error, None);
     assert!(yard.call("far__test_echo", json!({"text": "a"})).await.ok);
 
-    // The token ends before its time: it is renewed within the call, and the call goes on.
+    // The token is revoked early: it is renewed within the call, and the call succeeds.
     world.books().tokens.clear();
     let after = yard.call("far__test_echo", json!({"text": "b"})).await;
     assert!(after.ok, "{after:?}");
@@ -252,7 +252,7 @@ async fn a_login_is_asked_for_used_renewed_and_forgotten() {
     );
     assert!(asked.iter().all(|a| a["resource"] == format!("{}/mcp", world.server)), "{asked:?}");
 
-    // And when that is refused, the person is asked again, at once, and as the same client.
+    // If the renewal is refused, the person must log in again, with the same client.
     world.books().tokens.clear();
     world.books().refuses_refresh = true;
     let refused = yard.call("far__test_echo", json!({"text": "c"})).await;
@@ -305,7 +305,7 @@ async fn more_is_asked_for_when_it_is_needed_and_not_for_ever() {
     assert!(called.ok, "{called:?}");
     assert_eq!(yard.status("far").status, Health::Healthy);
 
-    // The person agreed, and it is still not enough: nobody is asked again.
+    // The person agreed, and the scopes are still not enough: no further login is requested.
     for token in world.books().tokens.values_mut() {
         *token = "read".to_owned();
     }
@@ -362,7 +362,7 @@ async fn a_token_is_for_the_address_it_was_given_out_for() {
     let folder = tempfile::tempdir().unwrap();
     world.agree(folder.path()).await.unwrap();
     assert!(Login::new("far", &world.config(), folder.path()).unwrap().probe().await.is_ok());
-    // The same name, another address: the token stays where it is.
+    // The same name with another address: the token is not sent there.
     let moved = Login::new("far", &other.config(), folder.path()).unwrap();
     assert!(moved.probe().await.unwrap_err().message.contains("authorisation needed"));
     assert!(moved.is_wanted());

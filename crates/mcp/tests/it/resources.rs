@@ -1,4 +1,4 @@
-//! Resources from any source that stands behind the trait: lists over several sources, reading, watching.
+//! Resources from implementations of the trait: lists over several sources, reading, subscriptions.
 
 use crate::harness::{Lab, meta};
 use serde_json::json;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use toolyard_engine::BoxFuture;
 use toolyard_mcp::{
     RpcError,
-    server::{Asker, Change, Completing, ListedTemplate, Page, ReadContents, ResourceSource},
+    server::{Change, Completing, ListedTemplate, Page, ReadContents, Requester, ResourceSource},
     wire::{
         Item,
         answers::{Completion, ContentsMeta, Resource, ResourceBody, ResourceContents, Template},
@@ -31,7 +31,7 @@ impl ResourceSource for Numbers {
         uri.strip_prefix(self.name).is_some_and(|rest| rest.starts_with("://"))
     }
 
-    fn list<'a>(&'a self, _: &'a Asker, cursor: Option<&'a str>) -> BoxFuture<'a, Result<Page, RpcError>> {
+    fn list<'a>(&'a self, _: &'a Requester, cursor: Option<&'a str>) -> BoxFuture<'a, Result<Page, RpcError>> {
         Box::pin(async move {
             if self.is_broken {
                 return Err(RpcError::params("this source is broken on purpose"));
@@ -50,13 +50,17 @@ impl ResourceSource for Numbers {
         })
     }
 
-    fn templates<'a>(&'a self, _: &'a Asker) -> BoxFuture<'a, Result<Vec<ListedTemplate>, RpcError>> {
+    fn templates<'a>(&'a self, _: &'a Requester) -> BoxFuture<'a, Result<Vec<ListedTemplate>, RpcError>> {
         let uri_template = format!("{}://{{n}}", self.name);
         let template = Template { uri_template, name: self.name.to_owned(), title: None, description: None };
         Box::pin(async move { Ok(vec![Item::Own(template)]) })
     }
 
-    fn read<'a>(&'a self, _: &'a Asker, uri: &'a str) -> BoxFuture<'a, Result<Option<Vec<ReadContents>>, RpcError>> {
+    fn read<'a>(
+        &'a self,
+        _: &'a Requester,
+        uri: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Vec<ReadContents>>, RpcError>> {
         Box::pin(async move {
             let number = uri.rsplit('/').next().and_then(|n| n.parse::<usize>().ok()).filter(|n| *n < self.count);
             let contents = |n: usize| ResourceContents {
@@ -71,7 +75,7 @@ impl ResourceSource for Numbers {
 
     fn complete<'a>(
         &'a self,
-        _: &'a Asker,
+        _: &'a Requester,
         wanted: &'a Complete,
     ) -> BoxFuture<'a, Result<Option<Completing>, RpcError>> {
         let ours = matches!(&wanted.reference, Reference::Resource { uri, .. } if self.owns(uri));

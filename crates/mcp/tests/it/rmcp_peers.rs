@@ -31,7 +31,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use toolyard_mcp::{
     ServerConfig,
-    client::{Speaks, Trust},
+    client::{RevisionChoice, Trust},
     server::{Client, PromptSource, ResourceSource},
 };
 
@@ -248,7 +248,7 @@ async fn use_upstream(config: ServerConfig, spoken: &str) {
 
 #[tokio::test]
 async fn the_sdks_server_is_our_upstream_over_standard_streams() {
-    for (protocol, spoken) in [(Speaks::Auto, "2025-11-25"), (Speaks::V20260728, "2026-07-28")] {
+    for (protocol, spoken) in [(RevisionChoice::Auto, "2025-11-25"), (RevisionChoice::V20260728, "2026-07-28")] {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("peer.sock");
         let listener = tokio::net::UnixListener::bind(&socket).unwrap();
@@ -264,7 +264,7 @@ async fn the_sdks_server_is_our_upstream_over_standard_streams() {
 
 #[tokio::test]
 async fn the_sdks_server_is_our_upstream_over_http() {
-    for (protocol, spoken) in [(Speaks::Auto, "2025-11-25"), (Speaks::V20260728, "2026-07-28")] {
+    for (protocol, spoken) in [(RevisionChoice::Auto, "2025-11-25"), (RevisionChoice::V20260728, "2026-07-28")] {
         let stop = CancellationToken::new();
         let config = StreamableHttpServerConfig::default().with_cancellation_token(stop.clone());
         let service = StreamableHttpService::new(|| Ok(Small), Arc::new(LocalSessionManager::default()), config);

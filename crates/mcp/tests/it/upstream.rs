@@ -10,9 +10,9 @@ use toolyard_engine::{
     memory_store::MemoryStore, system_clock,
 };
 use toolyard_mcp::{
-    Asks, ClientCapabilities, ServerConfig, Upstreams,
-    client::{Health, Pinning, ServerSpec, ShownDefinition, Trust, WithheldWhy},
-    server::{Asker, PromptSource, ResourceSource},
+    ClientCapabilities, ClientRoutes, ServerConfig, Upstreams,
+    client::{Health, Pinning, ServerSpec, ShownDefinition, Trust, WithheldReason},
+    server::{PromptSource, Requester, ResourceSource},
 };
 use toolyard_protocol::{ErrorCode, ToolResult};
 
@@ -21,7 +21,7 @@ const FIXTURE: &str = env!("CARGO_BIN_EXE_mcp-fixture");
 pub(crate) struct Yard {
     engine: Engine,
     pub(crate) upstreams: Upstreams,
-    asks: Asks,
+    asks: ClientRoutes,
 }
 
 fn yard_on(store: Arc<dyn Store>) -> Yard {
@@ -32,7 +32,7 @@ fn yard_on(store: Arc<dyn Store>) -> Yard {
         clock: system_clock(),
         options: EngineOptions::default(),
     });
-    let asks = Asks::default();
+    let asks = ClientRoutes::default();
     let upstreams = Upstreams::new(engine.clone(), asks.clone(), CancellationToken::new());
     Yard { engine, upstreams, asks }
 }
@@ -74,8 +74,8 @@ impl Yard {
         self.upstreams.status().into_iter().find(|s| s.name == name).unwrap()
     }
 
-    pub(crate) fn asker(&self) -> Asker {
-        Asker { engine: self.engine.clone(), caller: caller(), run_id: None }
+    pub(crate) fn asker(&self) -> Requester {
+        Requester { engine: self.engine.clone(), caller: caller(), run_id: None }
     }
 
     async fn until(&self, what: &str, done: impl Fn(&Self) -> bool) {
@@ -264,14 +264,14 @@ async fn a_changed_tool_is_held_back_until_a_person_approves_it() {
     tokio::time::timeout(PATIENCE, changes.changed()).await.unwrap().unwrap();
     yard.until("it is held back", |y| y.engine.tools().snapshot.get("fix__echo").is_none()).await;
     let withheld = yard.status("fix").withheld;
-    assert_eq!((withheld[0].tool.as_str(), withheld[0].why), ("echo", WithheldWhy::Changed));
+    assert_eq!((withheld[0].tool.as_str(), withheld[0].why), ("echo", WithheldReason::Changed));
     assert!(withheld[0].diff.contains("\n-  \"description\": \"Says what it is told.\","), "{}", withheld[0].diff);
     assert!(withheld[0].diff.contains("id_rsa"), "{}", withheld[0].diff);
     assert!(withheld[0].description.contains("id_rsa"));
     assert_eq!(withheld[0].approved_description.as_deref(), Some("Says what it is told."));
     assert!(yard.engine.tools().snapshot.get("fix__add").is_some(), "the others stay");
     yard.upstreams.shutdown().await;
-    // A restart does not launder it.
+    // A restart does not remove the need for approval.
     let again = yard_on(store.clone());
     again.add(vec![("fix", config.clone())]).await;
     assert!(again.engine.tools().snapshot.get("fix__echo").is_none());
@@ -303,11 +303,11 @@ async fn new_tools_wait_as_well_where_everything_is_pinned() {
     more.upstreams.start("fix").await.unwrap();
     assert!(more.engine.tools().snapshot.get("fix__tool_0000").is_none());
     assert_eq!(more.status("fix").withheld.len(), 2);
-    assert!(more.status("fix").withheld.iter().all(|w| w.why == WithheldWhy::New));
+    assert!(more.status("fix").withheld.iter().all(|w| w.why == WithheldReason::New));
     more.upstreams.shutdown().await;
 }
 
-/// What the fixture says of `echo` beside its description, read anew for each list.
+/// Sets further fields of the fixture's `echo`, which it reads again for each list.
 async fn with_fields(yard: &Yard, file: &std::path::Path, fields: Value) {
     std::fs::write(file, fields.to_string()).unwrap();
     assert_eq!(said(&yard.call("fix__changed", json!({})).await), "told");
@@ -332,7 +332,7 @@ async fn a_change_under_any_key_holds_a_tool_back() {
         with_fields(&yard, &file, changed.clone()).await;
         yard.until(&format!("held back: {changed}"), |y| y.engine.tools().snapshot.get("fix__echo").is_none()).await;
         let first = yard.status("fix").withheld[0].clone();
-        // What was shown is approved, and not what came after it.
+        // The approval covers the shown definition, not a later one.
         with_fields(&yard, &file, json!({"title": "Another"})).await;
         yard.until("it changed again", |y| y.status("fix").withheld[0].hash != first.hash).await;
         let shown = [ShownDefinition { tool: "echo".into(), hash: first.hash.clone() }];
@@ -351,14 +351,15 @@ async fn what_an_earlier_version_approved_in_part_is_approved_again() {
     yard.add(vec![("fix", fixture(&[]))]).await;
     yard.upstreams.shutdown().await;
     // As earlier versions wrote it: a hash over four fields, and no definition.
-    let mut pins: Value = serde_json::from_slice(&store.get("mcp-pins", "fix").unwrap().unwrap()).unwrap();
+    let facts = yard.engine.store();
+    let mut pins: Value = serde_json::from_slice(&facts.get("mcp-pins", "fix").unwrap().unwrap()).unwrap();
     pins["echo"].as_object_mut().unwrap().remove("definition");
-    store.put("mcp-pins", "fix", pins.to_string().into_bytes(), None).unwrap();
+    facts.put("mcp-pins", "fix", pins.to_string().into_bytes(), None).unwrap();
     let again = yard_on(store);
     again.add(vec![("fix", fixture(&[]))]).await;
     assert!(again.engine.tools().snapshot.get("fix__echo").is_none());
     let withheld = again.status("fix").withheld;
-    assert_eq!((withheld.len(), withheld[0].why), (1, WithheldWhy::ApprovedInPart));
+    assert_eq!((withheld.len(), withheld[0].why), (1, WithheldReason::ApprovedInPart));
     let shown = [ShownDefinition { tool: "echo".into(), hash: withheld[0].hash.clone() }];
     again.upstreams.approve("fix", &shown, "ada").await.unwrap();
     assert!(again.engine.tools().snapshot.get("fix__echo").is_some());

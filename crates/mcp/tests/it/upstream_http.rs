@@ -27,7 +27,7 @@ use tokio::{net::TcpListener, sync::mpsc};
 use tokio_util::sync::CancellationToken;
 use toolyard_mcp::{
     ServerConfig,
-    client::{Speaks, Transport, Trust},
+    client::{RevisionChoice, Transport, Trust},
     server::{
         Client,
         http::{HttpBody, HttpDoor},
@@ -116,7 +116,7 @@ fn remote(url: String) -> ServerConfig {
 
 #[tokio::test]
 async fn a_server_over_http_is_used_in_both_generations_with_its_own_credential() {
-    for (protocol, spoken) in [(Speaks::Auto, "2025-11-25"), (Speaks::V20260728, "2026-07-28")] {
+    for (protocol, spoken) in [(RevisionChoice::Auto, "2025-11-25"), (RevisionChoice::V20260728, "2026-07-28")] {
         let lab = Lab::new();
         let strangers = Arc::new(AtomicUsize::new(0));
         let url = serve_door(lab.server.http(CancellationToken::new()), strangers.clone()).await;
@@ -150,7 +150,7 @@ async fn a_session_the_server_has_forgotten_is_opened_again_within_the_call() {
     let yard = Yard::new();
     yard.add(vec![("far", remote(url))]).await;
     assert!(yard.call("far__test_echo", json!({"text": "a"})).await.ok);
-    // A new door knows no sessions: the server was restarted.
+    // A new endpoint has no sessions, as after a restart of the server.
     *door.lock().unwrap() = lab.server.http(CancellationToken::new());
     let after = yard.call("far__test_echo", json!({"text": "b"})).await;
     assert!(after.ok, "{after:?}");

@@ -1,7 +1,7 @@
 //! [`Connection`]: the connection to one running index program. One task writes frames and another reads them, so a
 //! cancelled caller never leaves a partially written frame.
 
-use super::launch::{Child, Running};
+use super::launch::{Child, RunningProgram};
 use crate::{
     IndexError, IndexResult, ProgramError,
     wire::{self, Hello, LENGTH_BYTES, Part, Reply, Request},
@@ -48,8 +48,8 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Performs the handshake with a program that was just started.
-    pub(super) async fn open(running: Running, epoch: u64) -> Result<Arc<Self>, ProgramError> {
-        let Running { mut replies, mut requests, mut child } = running;
+    pub(super) async fn open(running: RunningProgram, epoch: u64) -> Result<Arc<Self>, ProgramError> {
+        let RunningProgram { mut replies, mut requests, mut child } = running;
         let own = Hello::own();
         let shaken = async {
             requests.write_all(&own.frame()).await.map_err(|e| ProgramError::NotStarted(e.to_string()))?;
@@ -122,13 +122,13 @@ impl Connection {
     }
 
     /// Sends a request whose response may have several parts.
-    pub(super) async fn ask(&self, request: &Request) -> IndexResult<Parts> {
+    pub(super) async fn ask(&self, request: &Request) -> IndexResult<PendingParts> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let frame = wire::frame(number, request)?;
         let (sender, parts) = mpsc::unbounded_channel();
         self.touch();
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(number, sender);
-        let parts = Parts { number, parts, pending: self.pending.clone() };
+        let parts = PendingParts { number, parts, pending: self.pending.clone() };
         // Checked after the request is registered: the receiving task clears `is_alive` before it empties the list of
         // pending requests.
         let outbox = self.outbox().filter(|_| self.is_alive()).ok_or_else(|| self.ended())?;
@@ -137,7 +137,7 @@ impl Connection {
     }
 
     /// The next part of a response, and whether it is the last.
-    pub(super) async fn next_part(&self, parts: &mut Parts) -> IndexResult<(Reply, bool)> {
+    pub(super) async fn next_part(&self, parts: &mut PendingParts) -> IndexResult<(Reply, bool)> {
         let part = parts.parts.recv().await;
         self.touch();
         match part {
@@ -175,13 +175,13 @@ impl Connection {
 }
 
 /// The pending parts of a response. Dropping it cancels the wait.
-pub(super) struct Parts {
+pub(super) struct PendingParts {
     number: u64,
     parts: mpsc::UnboundedReceiver<Part>,
     pending: Pending,
 }
 
-impl Drop for Parts {
+impl Drop for PendingParts {
     fn drop(&mut self) {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
     }

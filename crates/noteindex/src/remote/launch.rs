@@ -23,17 +23,17 @@ pub trait Launch: Send + Sync + 'static {
     fn find(&self) -> Result<(), ProgramError>;
 
     /// Starts the program.
-    fn start(&self) -> Result<Running, ProgramError>;
+    fn start(&self) -> Result<RunningProgram, ProgramError>;
 }
 
 /// A started program and the pipes to it.
-pub struct Running {
+pub struct RunningProgram {
     pub(super) replies: Box<dyn AsyncRead + Send + Unpin>,
     pub(super) requests: Box<dyn AsyncWrite + Send + Unpin>,
     pub(super) child: Child,
 }
 
-impl Running {
+impl RunningProgram {
     /// Starts a command.
     pub fn spawn(mut command: tokio::process::Command) -> Result<Self, ProgramError> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
@@ -136,14 +136,14 @@ impl Messages {
 /// Where the index program is searched: the configured path, otherwise the folder of this executable, otherwise the
 /// folders of `PATH`.
 #[derive(Debug, Clone, Default)]
-pub struct Finder {
+pub struct ProgramLocator {
     /// The configured path; if it is set, nothing else is tried.
     pub configured: Option<PathBuf>,
     /// Folders to search, in order.
     pub folders: Vec<PathBuf>,
 }
 
-impl Finder {
+impl ProgramLocator {
     /// A finder for this process.
     pub fn new(configured: Option<PathBuf>) -> Self {
         let beside = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned()));
@@ -191,7 +191,7 @@ mod tests {
             std::fs::create_dir(folder).unwrap();
             std::fs::write(folder.join(wire::PROGRAM), "").unwrap();
         }
-        let mut finder = Finder { configured: None, folders: vec![first, second.clone()] };
+        let mut finder = ProgramLocator { configured: None, folders: vec![first, second.clone()] };
         assert!(matches!(finder.find(), Err(ProgramError::Missing(_))));
         let program = second.join(wire::PROGRAM);
         std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();

@@ -8,13 +8,13 @@ mod connection;
 mod launch;
 mod supervise;
 
-pub use launch::{Finder, Launch, Running};
+pub use launch::{Launch, ProgramLocator, RunningProgram};
 pub use supervise::IDLE_STOP;
 
 use crate::{
-    BoxFuture, ChunkFilter, ChunkRow, FileRow, Found, IndexError, IndexReader, IndexResult, IndexSpec, IndexWriter,
-    NoteIndex, ProgramError, Start, VectorColumns, VectorRow, VectorSink, VersionInfo, WriteBatch,
-    search::{Answer, Question},
+    BoxFuture, ChunkFilter, ChunkRow, FileRow, IndexError, IndexReader, IndexResult, IndexSpec, IndexWriter, NoteIndex,
+    ProgramError, RowScore, VectorColumns, VectorRow, VectorSink, VersionInfo, WriteBatch, WriterStart,
+    search::{SearchQuery, SearchResult},
     wire::{EditRequest, Handle, OpenIndex, ReadRequest, Reply, Request},
 };
 use connection::Connection;
@@ -83,7 +83,7 @@ impl RemoteIndex {
                 Err(error) => return Err(error),
                 Ok(Reply::Reader(None)) => return Ok(None),
                 Ok(Reply::Reader(Some((handle, info)))) => {
-                    let bound = Mutex::new(Bound { connection, handle });
+                    let bound = Mutex::new(BoundReader { connection, handle });
                     let reader =
                         RemoteReader { supervisor: self.supervisor.clone(), info, bound, budget: Mutex::default() };
                     return Ok(Some(Arc::new(reader)));
@@ -125,7 +125,11 @@ impl NoteIndex for RemoteIndex {
         })
     }
 
-    fn write<'a>(&'a self, spec: &'a IndexSpec, start: Start) -> BoxFuture<'a, IndexResult<Box<dyn IndexWriter>>> {
+    fn write<'a>(
+        &'a self,
+        spec: &'a IndexSpec,
+        start: WriterStart,
+    ) -> BoxFuture<'a, IndexResult<Box<dyn IndexWriter>>> {
         Box::pin(async move {
             let connection = self.supervisor.connection().await?;
             match connection.call(&Request::Write(spec.clone(), start)).await? {
@@ -159,7 +163,7 @@ impl NoteIndex for RemoteIndex {
 }
 
 /// A reader handle and the connection it belongs to.
-struct Bound {
+struct BoundReader {
     connection: Arc<Connection>,
     handle: Handle,
 }
@@ -168,7 +172,7 @@ struct Bound {
 struct RemoteReader {
     supervisor: Arc<Supervisor>,
     info: VersionInfo,
-    bound: Mutex<Bound>,
+    bound: Mutex<BoundReader>,
     /// The budget of the last `prepare`, to prepare a restarted program again.
     budget: Mutex<Option<u64>>,
 }
@@ -202,7 +206,7 @@ impl RemoteReader {
             connection.call(&Request::Read(handle, ReadRequest::Prepare(budget))).await?;
         }
         let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        *bound = Bound { connection: connection.clone(), handle };
+        *bound = BoundReader { connection: connection.clone(), handle };
         Ok((connection, handle))
     }
 
@@ -283,7 +287,7 @@ impl IndexReader for RemoteReader {
         terms: &'a [String],
         filter: &'a ChunkFilter,
         limit: usize,
-    ) -> BoxFuture<'a, IndexResult<Vec<Found>>> {
+    ) -> BoxFuture<'a, IndexResult<Vec<RowScore>>> {
         let request = ReadRequest::FullText(terms.to_vec(), filter.clone(), limit as u64);
         Box::pin(async { expect!(self.read(request).await?, Reply::Found) })
     }
@@ -297,7 +301,7 @@ impl IndexReader for RemoteReader {
         vector: &'a [f32],
         filter: &'a ChunkFilter,
         limit: usize,
-    ) -> BoxFuture<'a, IndexResult<Vec<Found>>> {
+    ) -> BoxFuture<'a, IndexResult<Vec<RowScore>>> {
         let request = ReadRequest::Nearest(vector.to_vec(), filter.clone(), limit as u64);
         Box::pin(async { expect!(self.read(request).await?, Reply::Found) })
     }
@@ -331,7 +335,7 @@ impl IndexReader for RemoteReader {
         Some(Box::pin(async move { self.read(ReadRequest::Prepare(budget)).await.map(drop) }))
     }
 
-    fn ask<'a>(&'a self, question: &'a Question) -> Option<BoxFuture<'a, IndexResult<Answer>>> {
+    fn ask<'a>(&'a self, question: &'a SearchQuery) -> Option<BoxFuture<'a, IndexResult<SearchResult>>> {
         Some(Box::pin(async { expect!(self.read(ReadRequest::Ask(question.clone())).await?, Reply::Answer) }))
     }
 }

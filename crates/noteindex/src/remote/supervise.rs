@@ -2,7 +2,7 @@
 
 use super::{
     connection::Connection,
-    launch::{Launch, Running},
+    launch::{Launch, RunningProgram},
 };
 use crate::{
     IndexError, IndexResult, ProgramError,
@@ -38,18 +38,18 @@ pub(super) struct Supervisor {
     idle: Duration,
     live: Mutex<Option<Arc<Connection>>>,
     /// Serialises program starts.
-    starting: tokio::sync::Mutex<Starts>,
+    starting: tokio::sync::Mutex<StartHistory>,
 }
 
 #[derive(Default)]
-struct Starts {
+struct StartHistory {
     epoch: u64,
     /// Number of consecutive ends and failed starts.
     failures: u32,
     last_failure: Option<Instant>,
 }
 
-impl Starts {
+impl StartHistory {
     fn failed(&mut self) {
         self.failures += 1;
         self.last_failure = Some(Instant::now());
@@ -144,7 +144,7 @@ impl Supervisor {
     async fn start(&self, epoch: u64) -> IndexResult<Arc<Connection>> {
         let begun = Instant::now();
         self.launch.find()?;
-        let running: Running = self.launch.start()?;
+        let running: RunningProgram = self.launch.start()?;
         let started = async {
             let connection = Connection::open(running, epoch).await?;
             match connection.call(&Request::Open(self.open.clone())).await? {

@@ -1,6 +1,6 @@
 //! Merges the candidates of full text and vectors into one ranking, by weighted score.
 
-use super::vectors::Near;
+use super::vectors::Neighbour;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -52,8 +52,8 @@ pub struct Fused {
 
 /// Merges both candidate lists. `likeness` returns the cosine of a row that the vector search did not return.
 pub fn fuse(
-    text: &[Near],
-    vectors: &[Near],
+    text: &[Neighbour],
+    vectors: &[Neighbour],
     likeness: impl Fn(u64) -> Option<f32>,
     link_share: impl Fn(u32) -> f32,
     weights: &Weights,
@@ -65,7 +65,7 @@ pub fn fuse(
         (true, false) => 1.0,
         (_, true) => 0.0,
     };
-    let blank = |near: &Near| Fused {
+    let blank = |near: &Neighbour| Fused {
         row: near.row,
         file: near.file,
         score: 0.0,
@@ -115,7 +115,7 @@ pub fn fuse(
 }
 
 /// The value by which the scores of one search are normalised.
-fn standard(all: &[Near], above: f32) -> f32 {
+fn standard(all: &[Neighbour], above: f32) -> f32 {
     let mut scores: Vec<f32> = all.iter().map(|near| near.score).collect();
     scores.sort_unstable_by(|a, b| b.total_cmp(a));
     let best = scores.first().copied().unwrap_or(0.0);
@@ -129,8 +129,8 @@ fn standard(all: &[Near], above: f32) -> f32 {
 mod tests {
     use super::*;
 
-    fn near(row: u64, score: f32) -> Near {
-        Near { row, file: row as u32, score }
+    fn near(row: u64, score: f32) -> Neighbour {
+        Neighbour { row, file: row as u32, score }
     }
     const WEIGHTS: Weights = Weights { vector: 0.5, links: 0.0 };
 
@@ -165,9 +165,9 @@ mod tests {
 
     #[test]
     fn a_note_that_is_the_question_itself_changes_nothing_between_the_others() {
-        let text: Vec<Near> = (1..=6).map(|row| near(row, 40.0 - 3.0 * row as f32)).collect();
-        let like: Vec<Near> = (1..=6).map(|row| near(row, 0.7 + 0.01 * row as f32)).collect();
-        let order = |text: &[Near], like: &[Near]| {
+        let text: Vec<Neighbour> = (1..=6).map(|row| near(row, 40.0 - 3.0 * row as f32)).collect();
+        let like: Vec<Neighbour> = (1..=6).map(|row| near(row, 0.7 + 0.01 * row as f32)).collect();
+        let order = |text: &[Neighbour], like: &[Neighbour]| {
             let ranked = fuse(text, like, |_| None, |_| 0.0, &WEIGHTS);
             assert!(
                 ranked.iter().all(|f| [f.score, f.text_part, f.vector_part].iter().all(|p| (0.0..=1.0).contains(p)))
@@ -175,7 +175,7 @@ mod tests {
             ranked.iter().map(|f| f.row).collect::<Vec<_>>()
         };
         let without = order(&text, &like);
-        let itself = |all: &[Near], score: f32| [&[near(9, score)], all].concat();
+        let itself = |all: &[Neighbour], score: f32| [&[near(9, score)], all].concat();
         let with = order(&itself(&text, 300.0), &itself(&like, 1.0));
         assert_eq!((without[0], with[0]), (1, 9));
         assert_eq!(with[1..], without);

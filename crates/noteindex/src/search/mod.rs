@@ -11,13 +11,13 @@ pub mod vectors;
 pub use fuse::{Fused, Weights, fuse};
 pub use library::{Library, LibraryFile, Totals, fingerprint};
 
-use crate::{ChunkFilter, ChunkRow, Found, IndexResult, memory::cosine};
+use crate::{ChunkFilter, ChunkRow, IndexResult, RowScore, memory::cosine};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
 };
-use vectors::{Near, Probe, VectorSet};
+use vectors::{Neighbour, QuantisedQuery, VectorSet};
 
 /// Minimum number of candidates from each search.
 const DEPTH: usize = 200;
@@ -31,7 +31,7 @@ const LARGE_SET: usize = 4_096;
 
 /// A search query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Question {
+pub struct SearchQuery {
     /// The full-text terms. A repeated term counts repeatedly.
     pub terms: Vec<String>,
     /// The unit-length query vector, if there is one.
@@ -70,7 +70,7 @@ pub struct Ranked {
 
 /// The result of a query.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct SearchResult {
     /// Best first.
     pub hits: Vec<Ranked>,
     /// Number of chunks searched.
@@ -78,7 +78,7 @@ pub struct Answer {
 }
 
 /// Runs a query on a version: in the reader if it runs queries itself, otherwise here.
-pub async fn answer(library: &Library, question: &Question) -> IndexResult<Answer> {
+pub async fn answer(library: &Library, question: &SearchQuery) -> IndexResult<SearchResult> {
     if let Some(answered) = library.reader.ask(question) {
         return answered.await;
     }
@@ -90,7 +90,7 @@ pub async fn answer(library: &Library, question: &Question) -> IndexResult<Answe
     }
     let mut chunks = chunks.into_iter();
     let hits = ranked.into_iter().map(|fused| hit(fused, chunks.next(), &question.terms)).collect();
-    Ok(Answer { hits, scanned })
+    Ok(SearchResult { hits, scanned })
 }
 
 /// The terms of a chunk are larger than its text and are never displayed, so they stay in the index program.
@@ -107,12 +107,12 @@ fn hit(fused: Fused, chunk: Option<ChunkRow>, terms: &[String]) -> Ranked {
     Ranked { fused, chunk: Some(chunk), matched }
 }
 
-async fn rank(library: &Library, question: &Question) -> IndexResult<(Vec<Fused>, u64)> {
+async fn rank(library: &Library, question: &SearchQuery) -> IndexResult<(Vec<Fused>, u64)> {
     let admitted = Arc::new(library.admitted(&question.filter, question.allowed.as_ref().map(|list| list.as_slice())));
     let admits = |file: u32| admits(&admitted, file);
     let depth = DEPTH.max(question.limit.saturating_mul(4));
     let vector = question.vector.as_deref();
-    let probe = vector.map(|vector| Arc::new(Probe::new(vector)));
+    let probe = vector.map(|vector| Arc::new(QuantisedQuery::new(vector)));
     let near = async {
         match (&probe, vector, &library.vectors) {
             (Some(probe), _, Some(set)) => Ok(nearest_in_memory(set, probe, &admitted, depth).await),
@@ -157,10 +157,10 @@ fn admits(admitted: &Admitted, file: u32) -> bool {
 /// A large set is searched on another thread, while the full-text search runs.
 async fn nearest_in_memory(
     set: &Arc<VectorSet>,
-    probe: &Arc<Probe>,
+    probe: &Arc<QuantisedQuery>,
     admitted: &Arc<Admitted>,
     depth: usize,
-) -> Vec<Near> {
+) -> Vec<Neighbour> {
     if set.len() < LARGE_SET {
         return set.nearest(probe, |file| admits(admitted, file), depth);
     }
@@ -180,7 +180,7 @@ async fn full_text(
     filter: &ChunkFilter,
     depth: usize,
     admits: &(impl Fn(u32) -> bool + Sync),
-) -> IndexResult<Vec<Near>> {
+) -> IndexResult<Vec<Neighbour>> {
     if terms.is_empty() {
         return Ok(Vec::new());
     }
@@ -202,7 +202,7 @@ async fn nearest_on_disk(
     filter: &ChunkFilter,
     depth: usize,
     admits: &(impl Fn(u32) -> bool + Sync),
-) -> IndexResult<Vec<Near>> {
+) -> IndexResult<Vec<Neighbour>> {
     let mut asked = depth;
     loop {
         let found = library.reader.nearest(vector, filter, asked).await?;
@@ -216,7 +216,7 @@ async fn nearest_on_disk(
 }
 
 /// The cosine of the best full-text candidates.
-async fn fetched_likeness(library: &Library, vector: &[f32], text: &[Near]) -> IndexResult<HashMap<u64, f32>> {
+async fn fetched_likeness(library: &Library, vector: &[f32], text: &[Neighbour]) -> IndexResult<HashMap<u64, f32>> {
     let rows: Vec<u64> = text.iter().take(MAX_FETCHED_VECTORS).map(|near| near.row).collect();
     if rows.is_empty() {
         return Ok(HashMap::new());
@@ -226,9 +226,14 @@ async fn fetched_likeness(library: &Library, vector: &[f32], text: &[Near]) -> I
 }
 
 /// The hits in known files that the caller may see.
-async fn known(library: &Library, found: &[Found], admits: &(impl Fn(u32) -> bool + Sync)) -> IndexResult<Vec<Near>> {
+async fn known(
+    library: &Library,
+    found: &[RowScore],
+    admits: &(impl Fn(u32) -> bool + Sync),
+) -> IndexResult<Vec<Neighbour>> {
     let rows: Vec<u64> = found.iter().map(|found| found.row).collect();
     let files = library.files_of(&rows).await?;
-    let known = found.iter().zip(files).filter_map(|(f, file)| Some(Near { row: f.row, file: file?, score: f.score }));
+    let known =
+        found.iter().zip(files).filter_map(|(f, file)| Some(Neighbour { row: f.row, file: file?, score: f.score }));
     Ok(known.filter(|near| admits(near.file)).collect())
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 /// Consecutive rows of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Run {
+struct RowRun {
     first: u64,
     rows: u32,
     file: u32,
@@ -34,8 +34,9 @@ impl UnnumberedRuns {
 
     /// Replaces file ids by the library's file numbers. Rows of unknown files are dropped.
     pub(super) fn number(self, file_of: &HashMap<u64, u32>) -> RowFiles {
-        let numbered = |(first, rows, id): (u64, u32, u64)| Some(Run { first, rows, file: file_of.get(&id).copied()? });
-        let mut runs: Vec<Run> = self.0.into_iter().filter_map(numbered).collect();
+        let numbered =
+            |(first, rows, id): (u64, u32, u64)| Some(RowRun { first, rows, file: file_of.get(&id).copied()? });
+        let mut runs: Vec<RowRun> = self.0.into_iter().filter_map(numbered).collect();
         runs.sort_unstable_by_key(|run| run.first);
         runs.shrink_to_fit();
         RowFiles(runs)
@@ -43,7 +44,7 @@ impl UnnumberedRuns {
 }
 
 /// Maps each row to its file.
-pub(super) struct RowFiles(Vec<Run>);
+pub(super) struct RowFiles(Vec<RowRun>);
 
 impl RowFiles {
     /// The file number of a row; `None` for an unknown row.

@@ -31,12 +31,12 @@ pub struct VectorSet {
 }
 
 /// Vectors with file ids instead of file numbers, so that they can be read in parallel with the files.
-pub struct Unnumbered {
+pub struct UnnumberedVectors {
     set: VectorSet,
     files: Vec<u64>,
 }
 
-impl Unnumbered {
+impl UnnumberedVectors {
     /// Replaces file ids by the library's file numbers. Vectors of unknown files are dropped.
     pub fn number(self, file_of: &HashMap<u64, u32>) -> Option<VectorSet> {
         let Self { mut set, files: ids } = self;
@@ -100,7 +100,7 @@ impl Unnumbered {
 
 /// A chunk and its similarity to a query.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Near {
+pub struct Neighbour {
     /// Its row in the reader.
     pub row: u64,
     /// Its file number in the library.
@@ -110,12 +110,12 @@ pub struct Near {
 }
 
 /// A quantised query vector.
-pub struct Probe {
+pub struct QuantisedQuery {
     values: Vec<i8>,
     scale: f32,
 }
 
-impl Probe {
+impl QuantisedQuery {
     /// Creates it from a vector of unit length.
     pub fn new(vector: &[f32]) -> Self {
         let mut values = Vec::with_capacity(vector.len());
@@ -137,7 +137,7 @@ impl VectorSet {
         reader: &dyn IndexReader,
         before: Option<&Arc<VectorSet>>,
         budget: u64,
-    ) -> IndexResult<Option<Unnumbered>> {
+    ) -> IndexResult<Option<UnnumberedVectors>> {
         let info = reader.info();
         let dimensions = info.spec.dimensions;
         if dimensions == 0 || Self::bytes(info.chunks, dimensions) > budget {
@@ -145,7 +145,7 @@ impl VectorSet {
         }
         let chunks = info.chunks as usize;
         let mut read =
-            Unnumbered { set: VectorSet::with_capacity(dimensions, chunks), files: Vec::with_capacity(chunks) };
+            UnnumberedVectors { set: VectorSet::with_capacity(dimensions, chunks), files: Vec::with_capacity(chunks) };
         let before = before.filter(|set| set.dimensions == dimensions && set.rows.len() * 2 > chunks);
         match before {
             None => {
@@ -203,7 +203,7 @@ impl VectorSet {
     }
 
     /// The most similar chunks of admitted files, best first.
-    pub fn nearest(&self, probe: &Probe, admits: impl Fn(u32) -> bool, limit: usize) -> Vec<Near> {
+    pub fn nearest(&self, probe: &QuantisedQuery, admits: impl Fn(u32) -> bool, limit: usize) -> Vec<Neighbour> {
         if probe.values.len() != self.dimensions || limit == 0 {
             return Vec::new();
         }
@@ -218,7 +218,7 @@ impl VectorSet {
                 if (best.len() == limit && score <= least) || !admits(self.files[at]) {
                     continue;
                 }
-                best.push(Candidate(Near { row: self.rows[at], file: self.files[at], score }));
+                best.push(Candidate(Neighbour { row: self.rows[at], file: self.files[at], score }));
                 if best.len() > limit {
                     best.pop();
                 }
@@ -227,7 +227,7 @@ impl VectorSet {
                 }
             }
         }
-        let mut found: Vec<Near> = best.into_iter().map(|candidate| candidate.0).collect();
+        let mut found: Vec<Neighbour> = best.into_iter().map(|candidate| candidate.0).collect();
         found.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.row.cmp(&b.row)));
         found
     }
@@ -238,7 +238,7 @@ impl VectorSet {
     }
 
     /// The cosine of a row with the query; `None` for a row without a vector.
-    pub fn likeness(&self, probe: &Probe, row: u64) -> Option<f32> {
+    pub fn likeness(&self, probe: &QuantisedQuery, row: u64) -> Option<f32> {
         let at = self.place_of(row).filter(|_| probe.values.len() == self.dimensions)?;
         Some(dot(self.values_at(at), &probe.values) as f32 * self.scales[at] * probe.scale)
     }
@@ -307,7 +307,7 @@ fn dot(a: &[i8], b: &[i8]) -> i32 {
 }
 
 /// Ordered so that the worst candidate is at the top of the heap.
-struct Candidate(Near);
+struct Candidate(Neighbour);
 
 impl PartialEq for Candidate {
     fn eq(&self, other: &Self) -> bool {
@@ -358,7 +358,7 @@ mod tests {
         #[test]
         fn the_scan_finds_what_an_exact_search_finds(vectors in any_vectors(), limit in 1usize..8) {
             prop_assume!(vectors.len() > 1);
-            let mut read = Unnumbered { set: VectorSet::with_capacity(16, vectors.len()), files: Vec::new() };
+            let mut read = UnnumberedVectors { set: VectorSet::with_capacity(16, vectors.len()), files: Vec::new() };
             for (at, vector) in vectors.iter().enumerate() {
                 read.push(at as u64 * 10, at as u64 + 1000, at as u64, vector);
             }
@@ -366,7 +366,7 @@ mod tests {
             let is_there = |at: &usize| at % 5 != 4;
             let numbers = (0..vectors.len()).filter(is_there).map(|at| (at as u64 + 1000, at as u32)).collect();
             let set = read.number(&numbers).unwrap();
-            let probe = Probe::new(&vectors[0]);
+            let probe = QuantisedQuery::new(&vectors[0]);
             let found = set.nearest(&probe, |file| file % 3 != 1, limit);
             let mut exact: Vec<f32> = (0..vectors.len()).filter(|at| at % 3 != 1 && is_there(at)).map(|at| cosine(&vectors[0], &vectors[at])).collect();
             exact.sort_by(|a, b| b.total_cmp(a));

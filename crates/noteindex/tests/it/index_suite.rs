@@ -4,8 +4,8 @@
 
 use std::{collections::HashMap, sync::Arc};
 use toolyard_noteindex::{
-    ChunkFilter, ChunkRow, FileRow, FileState, IndexError, IndexReader, IndexSpec, NoteIndex, Start, VectorColumns,
-    WriteBatch, file_id, hash64,
+    ChunkFilter, ChunkRow, FileRow, FileState, IndexError, IndexReader, IndexSpec, NoteIndex, VectorColumns,
+    WriteBatch, WriterStart, file_id, hash64,
 };
 
 /// Expands to one test for each check. The closure creates an empty index, together with whatever must outlive it.
@@ -118,7 +118,7 @@ pub(crate) fn note(path: &str, texts: &[(&str, [f32; 4])]) -> WriteBatch {
 }
 
 async fn write(index: &Index, batches: Vec<WriteBatch>) {
-    let mut writer = index.write(&spec(), Start::Continue).await.unwrap();
+    let mut writer = index.write(&spec(), WriterStart::Continue).await.unwrap();
     for batch in batches {
         writer.put(batch).await.unwrap();
     }
@@ -206,7 +206,7 @@ pub(crate) async fn readers_keep_their_version(index: Index) {
 
 pub(crate) async fn nothing_half_done_is_seen(index: Index) {
     write(&index, vec![note("a.md", &[("apple", X)])]).await;
-    let mut writer = index.write(&spec(), Start::Continue).await.unwrap();
+    let mut writer = index.write(&spec(), WriterStart::Continue).await.unwrap();
     assert!(!writer.is_changed());
     writer.put(note("b.md", &[("banana", Y)])).await.unwrap();
     writer.put(WriteBatch { removed: vec!["a.md".to_owned()], ..WriteBatch::default() }).await.unwrap();
@@ -219,10 +219,10 @@ pub(crate) async fn nothing_half_done_is_seen(index: Index) {
 
 pub(crate) async fn an_interrupted_writer_is_continued(index: Index) {
     write(&index, vec![note("a.md", &[("apple", X)])]).await;
-    let mut writer = index.write(&spec(), Start::Continue).await.unwrap();
+    let mut writer = index.write(&spec(), WriterStart::Continue).await.unwrap();
     writer.put(note("b.md", &[("banana", Y)])).await.unwrap();
     drop(writer);
-    let writer = index.write(&spec(), Start::Continue).await.unwrap();
+    let writer = index.write(&spec(), WriterStart::Continue).await.unwrap();
     let mut known: Vec<String> = writer.files().await.unwrap().into_iter().map(|f| f.path).collect();
     known.sort();
     assert_eq!(known, ["a.md", "b.md"]);
@@ -264,12 +264,12 @@ pub(crate) async fn a_large_file_comes_in_several_writes(index: Index) {
     let next = |number: u32, text: &str| WriteBatch { chunks: part(number, text), ..WriteBatch::default() };
     let everything = ChunkFilter::default();
     // A writer that dies between two batches leaves the file marked as unfinished.
-    let mut writer = index.write(&spec(), Start::Continue).await.unwrap();
+    let mut writer = index.write(&spec(), WriterStart::Continue).await.unwrap();
     writer.put(first()).await.unwrap();
     writer.put(next(1, "cucumber")).await.unwrap();
     drop(writer);
     assert_eq!(words(&*reader(&index).await, &["avocado"], &everything).await, ["large.md#1"], "nothing is seen of it");
-    let mut writer = index.write(&spec(), Start::Continue).await.unwrap();
+    let mut writer = index.write(&spec(), WriterStart::Continue).await.unwrap();
     let known = writer.files().await.unwrap();
     assert_eq!(known.iter().find(|f| f.path == "large.md"), Some(&unfinished));
     let hash = hash64(&["cucumber".as_bytes()]);
@@ -396,7 +396,7 @@ pub(crate) async fn chunks_without_vectors_are_found_by_words(index: Index) {
 
 pub(crate) async fn known_vectors_are_found_by_hash(index: Index) {
     write(&index, vec![note("a.md", &[("apple", X), ("banana", Y)])]).await;
-    let mut writer = index.write(&spec(), Start::Continue).await.unwrap();
+    let mut writer = index.write(&spec(), WriterStart::Continue).await.unwrap();
     // The vector of a replaced chunk stays available for chunks with the same text.
     writer.put(note("a.md", &[("cherry", Z)])).await.unwrap();
     let hash = |text: &str| hash64(&[text.as_bytes()]);
@@ -407,21 +407,21 @@ pub(crate) async fn known_vectors_are_found_by_hash(index: Index) {
 pub(crate) async fn another_embedder_begins_anew(index: Index) {
     write(&index, vec![note("a.md", &[("apple", X)])]).await;
     let other = IndexSpec { embedder: "test/b".to_owned(), dimensions: 2, recipe: "r".to_owned() };
-    let mut writer = index.write(&other, Start::Continue).await.unwrap();
+    let mut writer = index.write(&other, WriterStart::Continue).await.unwrap();
     assert!(writer.files().await.unwrap().is_empty());
     assert_eq!(all(&index).await, ["a.md"], "the old one answers meanwhile");
     let mut batch = note("a.md", &[("apple", X)]);
     batch.chunks[0].vector = Some(vec![0.6, 0.8]);
     writer.put(batch).await.unwrap();
     drop(writer);
-    let writer = index.write(&other, Start::Continue).await.unwrap();
+    let writer = index.write(&other, WriterStart::Continue).await.unwrap();
     assert_eq!(writer.files().await.unwrap().len(), 1, "and is gone on with");
     writer.complete().await.unwrap();
     let reader = reader(&index).await;
     assert_eq!(reader.info().spec, other);
     assert_eq!(reader.nearest(&[0.6, 0.8], &ChunkFilter::default(), 1).await.unwrap().len(), 1);
     let text_only = IndexSpec { embedder: String::new(), dimensions: 0, recipe: "r".to_owned() };
-    let mut writer = index.write(&text_only, Start::Fresh).await.unwrap();
+    let mut writer = index.write(&text_only, WriterStart::Fresh).await.unwrap();
     let mut batch = note("a.md", &[("apple", X)]);
     batch.chunks[0].vector = None;
     writer.put(batch).await.unwrap();
@@ -430,10 +430,10 @@ pub(crate) async fn another_embedder_begins_anew(index: Index) {
 }
 
 pub(crate) async fn one_writer_at_a_time(index: Index) {
-    let writer = index.write(&spec(), Start::Continue).await.unwrap();
-    assert_eq!(index.write(&spec(), Start::Continue).await.err(), Some(IndexError::Busy));
+    let writer = index.write(&spec(), WriterStart::Continue).await.unwrap();
+    assert_eq!(index.write(&spec(), WriterStart::Continue).await.err(), Some(IndexError::Busy));
     drop(writer);
-    assert!(index.write(&spec(), Start::Continue).await.is_ok());
+    assert!(index.write(&spec(), WriterStart::Continue).await.is_ok());
 }
 
 pub(crate) async fn rollback_returns_to_the_version_before(index: Index) {
@@ -450,7 +450,7 @@ pub(crate) async fn rollback_returns_to_the_version_before(index: Index) {
     assert_eq!(words(&*reader(&index).await, &["first"], &everything).await, ["a.md#0"]);
     assert_eq!(index.rollback().await.unwrap_err(), IndexError::NoEarlierVersion);
     // The next write is based on the version that is current after the rollback.
-    let writer = index.write(&spec(), Start::Continue).await.unwrap();
+    let writer = index.write(&spec(), WriterStart::Continue).await.unwrap();
     assert!(!writer.is_changed());
     drop(writer);
     write(&index, vec![note("b.md", &[("fourth", Y)])]).await;

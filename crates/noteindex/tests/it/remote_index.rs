@@ -14,10 +14,10 @@ use std::{
 };
 use tempfile::TempDir;
 use toolyard_noteindex::{
-    ChunkFilter, IndexError, IndexResult, NoteIndex, ProgramError, Start,
+    ChunkFilter, IndexError, IndexResult, NoteIndex, ProgramError, WriterStart,
     memory::MemoryIndex,
-    remote::{IDLE_STOP, Launch, RemoteIndex, Running},
-    search::{Answer, Detail, Library, Question, Ranked, Weights, answer},
+    remote::{IDLE_STOP, Launch, RemoteIndex, RunningProgram},
+    search::{Detail, Library, Ranked, SearchQuery, SearchResult, Weights, answer},
     serve::serve_as,
     wire::{Hello, OpenIndex},
 };
@@ -90,7 +90,7 @@ impl Launch for Starter {
         }
     }
 
-    fn start(&self) -> Result<Running, ProgramError> {
+    fn start(&self) -> Result<RunningProgram, ProgramError> {
         let number = self.0.starts.fetch_add(1, Ordering::SeqCst);
         let (ours, theirs) = UnixStream::pair().unwrap();
         self.0.live.lock().unwrap().push(theirs.try_clone().unwrap());
@@ -118,7 +118,7 @@ impl Launch for Starter {
         });
         ours.set_nonblocking(true).unwrap();
         let (replies, requests) = tokio::net::UnixStream::from_std(ours).unwrap().into_split();
-        Ok(Running::over(replies, requests))
+        Ok(RunningProgram::over(replies, requests))
     }
 }
 
@@ -139,13 +139,13 @@ index_suite::every_check!(|| async {
 });
 
 pub(crate) async fn complete(index: &dyn NoteIndex, path: &str, text: &str) -> IndexResult<()> {
-    let mut writer = index.write(&spec(), Start::Continue).await?;
+    let mut writer = index.write(&spec(), WriterStart::Continue).await?;
     writer.put(note(path, &[(text, X), ("banana bread", Y)])).await?;
     writer.complete().await.map(drop)
 }
 
-fn question(term: &str, vector: Option<[f32; 4]>) -> Question {
-    Question {
+fn question(term: &str, vector: Option<[f32; 4]>) -> SearchQuery {
+    SearchQuery {
         terms: vec![term.to_owned()],
         vector: vector.map(|vector| vector.to_vec()),
         filter: ChunkFilter::default(),
@@ -179,9 +179,9 @@ async fn a_question_is_answered_as_it_is_without_a_pipe() {
         question("apple", Some(X)),
         question("banana", None),
         question("unheard", Some(Y)),
-        Question { allowed, ..question("apple", Some(X)) },
-        Question { detail: Detail::Scores, ..question("apple", Some(X)) },
-        Question {
+        SearchQuery { allowed, ..question("apple", Some(X)) },
+        SearchQuery { detail: Detail::Scores, ..question("apple", Some(X)) },
+        SearchQuery {
             filter: ChunkFilter { folders: vec!["c.md".to_owned()], ..ChunkFilter::default() },
             ..question("cherry", Some(X))
         },
@@ -209,11 +209,11 @@ async fn a_question_is_answered_alike_whether_or_not_vectors_fit_the_memory() {
         question("apple", Some(X)),
         question("unheard", Some(Y)),
         question("banana", None),
-        Question { allowed, ..question("apple", Some(X)) },
+        SearchQuery { allowed, ..question("apple", Some(X)) },
     ] {
         let (with, without) = (answer(&fits, &asked).await.unwrap(), answer(&tight, &asked).await.unwrap());
         let places =
-            |answer: &Answer| answer.hits.iter().map(|hit| (hit.fused.row, hit.fused.file)).collect::<Vec<_>>();
+            |answer: &SearchResult| answer.hits.iter().map(|hit| (hit.fused.row, hit.fused.file)).collect::<Vec<_>>();
         assert_eq!(places(&with), places(&without), "{asked:?}");
         for (one, other) in with.hits.iter().zip(&without.hits) {
             let like = |hit: &Ranked| hit.fused.likeness.unwrap_or(-1.0);
@@ -291,7 +291,7 @@ async fn a_reader_outlives_its_program_and_a_writer_does_not() {
     let (_dir, threads, index) = good();
     complete(&index, "a.md", "apple pie").await.unwrap();
     let library = library(&index).await;
-    let mut writer = index.write(&spec(), Start::Continue).await.unwrap();
+    let mut writer = index.write(&spec(), WriterStart::Continue).await.unwrap();
     writer.put(note("b.md", &[("cherry", X)])).await.unwrap();
     threads.kill();
     let put = writer.put(note("c.md", &[("cherry", X)])).await;
@@ -312,7 +312,7 @@ async fn a_program_that_nobody_uses_is_stopped_and_started_again() {
     let threads = Threads::new(dir.path());
     let index = remote(&threads, Duration::from_millis(400));
     assert!(index.is_resting(), "nothing is started before it is used");
-    let writer = index.write(&spec(), Start::Continue).await.unwrap();
+    let writer = index.write(&spec(), WriterStart::Continue).await.unwrap();
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     assert!(!index.is_resting(), "an open writer is use");
     drop(writer);

@@ -5,9 +5,9 @@ use crate::{
     remote_index::{Threads, complete, remote},
 };
 use toolyard_noteindex::{
-    IndexError, NoteIndex, ProgramError, Start, WriteBatch,
+    IndexError, NoteIndex, ProgramError, WriteBatch, WriterStart,
+    fallback::{FallbackIndex, MAX_CHUNKS},
     remote::IDLE_STOP,
-    standin::{MAX_CHUNKS, StandIn},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -15,7 +15,7 @@ async fn memory_answers_until_the_program_has_a_version_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let threads = Threads::new(dir.path());
     threads.uninstall();
-    let index = StandIn::new(remote(&threads, IDLE_STOP));
+    let index = FallbackIndex::new(remote(&threads, IDLE_STOP));
     index.set_serving();
     assert!(index.program_problem().is_some() && index.current().await.unwrap().is_none());
     complete(&index, "a.md", "apple pie").await.unwrap();
@@ -40,7 +40,7 @@ async fn only_a_server_indexes_in_memory() {
     let dir = tempfile::tempdir().unwrap();
     let threads = Threads::new(dir.path());
     threads.uninstall();
-    let index = StandIn::new(remote(&threads, IDLE_STOP));
+    let index = FallbackIndex::new(remote(&threads, IDLE_STOP));
     let refused = complete(&index, "a.md", "apple pie").await;
     assert!(matches!(refused, Err(IndexError::Program(ProgramError::Missing(_)))), "{refused:?}");
 }
@@ -48,10 +48,10 @@ async fn only_a_server_indexes_in_memory() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_installed_program_is_used_from_the_start() {
     let dir = tempfile::tempdir().unwrap();
-    let index = StandIn::new(remote(&Threads::new(dir.path()), IDLE_STOP));
+    let index = FallbackIndex::new(remote(&Threads::new(dir.path()), IDLE_STOP));
     complete(&index, "a.md", "apple pie").await.unwrap();
     assert_eq!(index.program_problem(), None);
-    let again = StandIn::new(remote(&Threads::new(dir.path()), IDLE_STOP));
+    let again = FallbackIndex::new(remote(&Threads::new(dir.path()), IDLE_STOP));
     assert_eq!(again.current().await.unwrap().unwrap().info().files, 1, "it is kept");
 }
 
@@ -60,7 +60,7 @@ async fn more_notes_than_fit_are_refused_and_removed_ones_make_room() {
     let dir = tempfile::tempdir().unwrap();
     let threads = Threads::new(dir.path());
     threads.uninstall();
-    let index = StandIn::new(remote(&threads, IDLE_STOP));
+    let index = FallbackIndex::new(remote(&threads, IDLE_STOP));
     index.set_serving();
     let most = u32::try_from(MAX_CHUNKS).unwrap();
     let full = |path: &str, count: u32| WriteBatch {
@@ -68,12 +68,12 @@ async fn more_notes_than_fit_are_refused_and_removed_ones_make_room() {
         chunks: (0..count).map(|number| chunk(path, number, "word", None)).collect(),
         ..WriteBatch::default()
     };
-    let mut writer = index.write(&spec(), Start::Continue).await.unwrap();
+    let mut writer = index.write(&spec(), WriterStart::Continue).await.unwrap();
     writer.put(full("a.md", most)).await.unwrap();
     let over = writer.put(full("b.md", 1)).await;
     assert!(matches!(over, Err(IndexError::Program(ProgramError::TooMany(_)))), "{over:?}");
     drop(writer);
-    let mut writer = index.write(&spec(), Start::Continue).await.unwrap();
+    let mut writer = index.write(&spec(), WriterStart::Continue).await.unwrap();
     writer.put(WriteBatch { removed: vec!["a.md".to_owned()], ..full("b.md", 1) }).await.unwrap();
     writer.complete().await.unwrap();
     assert_eq!(index.current().await.unwrap().unwrap().info().chunks, 1);

@@ -19,7 +19,7 @@ const MAX_HEADER_BYTES: u64 = 64 << 10;
 
 /// The content of the extension headers before an entry.
 #[derive(Default)]
-struct Extended {
+struct ExtensionHeaders {
     path: Option<Vec<u8>>,
     size: Option<u64>,
 }
@@ -35,7 +35,7 @@ pub(super) fn unpack(file: &Path, to: &Path, budget: &mut Budget) -> Result<(), 
     let reader: Box<dyn Read> = if packed { Box::new(flate2::read::GzDecoder::new(opened)) } else { Box::new(opened) };
     let mut archive = Archive::new(reader);
     let mut names = Names::default();
-    let mut extended = Extended::default();
+    let mut extended = ExtensionHeaders::default();
     for entry in archive.entries().map_err(|e| e.to_string())?.raw(true) {
         let mut entry = entry.map_err(|e| format!("the archive is damaged: {e}"))?;
         let kind = entry.header().entry_type();
@@ -70,7 +70,7 @@ pub(super) fn unpack(file: &Path, to: &Path, budget: &mut Budget) -> Result<(), 
     Ok(())
 }
 
-impl Extended {
+impl ExtensionHeaders {
     fn read(&mut self, entry: &mut Entry<'_, Box<dyn Read>>, kind: EntryType, size: u64) -> Result<(), String> {
         if size > MAX_HEADER_BYTES {
             return Err(format!("an extension header has more than {MAX_HEADER_BYTES} bytes"));

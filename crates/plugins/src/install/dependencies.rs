@@ -161,7 +161,7 @@ fn clean_lock(text: &[u8], wanted: &Dependencies) -> Result<Option<Value>, Strin
         }
         let is_bundled = entry.get("inBundle") == Some(&Value::Bool(true));
         if !is_bundled && !entry.get("integrity").is_some_and(Value::is_string) {
-            // A version without a hash pins nothing: npm asks the registry for it anew, with its hash.
+            // A version without a hash pins nothing: npm requests it from the registry again, with its hash.
             continue;
         }
         // Addresses are dropped: the registry in use is asked, and the hash must fit.

@@ -92,7 +92,7 @@ impl Copying<'_> {
         let file = self.root.open_file(path, links).map_err(|e| at(explained(e).to_string()))?;
         let about = file.metadata().map_err(|e| at(e.to_string()))?;
         if about.nlink() > 1 {
-            // Where its other names lie cannot be known: it may be any file of the user.
+            // The other names of a hard link are unknown: it may be any file of the user.
             return Err(at("it is a hard link; copy the folder with `cp -r` first".to_owned()));
         }
         self.budget.take(about.len())?;

@@ -24,7 +24,7 @@ pub use source::{SCHEMES, Source};
 pub(crate) use tools::Fetcher;
 
 use crate::manifest::Manifest;
-use clawhub::Place;
+use clawhub::PackageLocation;
 use files::Budget;
 use std::path::{Path, PathBuf};
 use toolyard_protocol::{ErrorCode, Failure};
@@ -69,9 +69,9 @@ pub(crate) async fn fetch(source: &Source, stage: &Path, fetcher: &Fetcher) -> R
             unpack_into(&file, &scratch, &package).await?;
         }
         Source::Clawhub(spec) => match clawhub::locate(fetcher.clawhub.as_deref(), spec)? {
-            Place::Folder(folder) => copy_into(&folder, &package).await?,
-            Place::Tarball(file) => unpack_into(&file, &scratch, &package).await?,
-            Place::Address(address) => {
+            PackageLocation::Folder(folder) => copy_into(&folder, &package).await?,
+            PackageLocation::Tarball(file) => unpack_into(&file, &scratch, &package).await?,
+            PackageLocation::Address(address) => {
                 let file = fetcher.pack(&address, &scratch).await?;
                 unpack_into(&file, &scratch, &package).await?;
             }

@@ -23,11 +23,11 @@ pub enum Source {
     Clawhub(String),
 }
 
-/// Beginnings of sources that are no paths.
+/// Prefixes of sources that are not paths.
 pub const SCHEMES: [&str; 3] = ["npm:", "git:", "clawhub:"];
 
 impl Source {
-    /// Reads what was typed.
+    /// Parses a source from the command line.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let bad = |why: String| {
             Failure::new(ErrorCode::UsageError, why)

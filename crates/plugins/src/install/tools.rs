@@ -8,8 +8,8 @@ use super::{
     unavailable,
 };
 use crate::{
+    sandboxed::{find, prefix},
     settings::PluginsConfig,
-    walled::{find, prefix},
 };
 use std::{
     path::{Path, PathBuf},

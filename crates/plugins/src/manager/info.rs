@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use toolyard_mcp::{
     Upstreams,
-    client::{Health, LeftOut, ServerStatus},
+    client::{Health, OmittedTool, ServerStatus},
 };
-use toolyard_sandbox::launch::{MissingWall, Walls};
+use toolyard_sandbox::launch::{KernelFeatures, MissingFeature};
 
 /// A plugin as people are shown it.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -42,7 +42,7 @@ pub struct PluginInfo {
     /// Tools that can be called.
     pub tools: usize,
     /// Tools left out, and why.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<OmittedTool>,
     /// Tools its hooks look at; `*` for all.
     pub hooks: Vec<String>,
     /// Folders with skills.
@@ -54,24 +54,24 @@ pub struct PluginInfo {
     pub grant: Grant,
     /// Whether its processes run in the sandbox.
     pub confined: bool,
-    /// Walls that this kernel cannot put up, and what follows from that.
+    /// Sandbox features that this kernel lacks, and the consequences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub missing_walls: Vec<NoWall>,
+    pub missing_walls: Vec<MissingSandboxFeature>,
     /// The state of its processes.
     pub processes: Vec<ServerStatus>,
 }
 
 /// A sandbox feature that this kernel lacks, and the consequence.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct NoWall {
+pub struct MissingSandboxFeature {
     /// What is missing.
     pub wall: String,
     /// What follows from it.
     pub consequence: String,
 }
 
-impl From<&MissingWall> for NoWall {
-    fn from(missing: &MissingWall) -> Self {
+impl From<&MissingFeature> for MissingSandboxFeature {
+    fn from(missing: &MissingFeature) -> Self {
         Self { wall: missing.wall.to_owned(), consequence: missing.consequence.to_owned() }
     }
 }
@@ -117,7 +117,7 @@ impl Loaded {
                 Err(error) => problems.push(format!("what it says of its health cannot be read: {error}")),
             }
         }
-        // A plugin is as well as the worst of its parts.
+        // The health of a plugin is the worst health of its processes.
         let status = if self.problem.is_some() || processes.iter().any(|p| p.status == Health::Unavailable) {
             Health::Unavailable
         } else if processes.iter().any(|p| p.status == Health::Degraded) {
@@ -149,7 +149,9 @@ impl Loaded {
             grant: self.grant.clone(),
             confined: sandbox == SandboxMode::Require,
             missing_walls: match sandbox {
-                SandboxMode::Require => Walls::here().missing.iter().map(NoWall::from).collect(),
+                SandboxMode::Require => {
+                    KernelFeatures::here().missing.iter().map(MissingSandboxFeature::from).collect()
+                }
                 _ => Vec::new(),
             },
             processes,

@@ -16,7 +16,7 @@ use std::{
     collections::{HashMap, HashSet},
     time::Instant,
 };
-use tally::{Tally, round};
+use tally::{CategoryTotals, round};
 use toolyard_text::dates;
 
 /// Number of turns recalled for each question.
@@ -49,7 +49,7 @@ pub struct Turn {
 
 /// One line of `questions.jsonl`.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Asked {
+pub struct LabelledQuestion {
     /// Id of the conversation that the question is about.
     pub conv: String,
     /// Id of the question.
@@ -68,7 +68,7 @@ pub struct Asked {
     pub evidence: Vec<String>,
 }
 
-impl Asked {
+impl LabelledQuestion {
     /// The category's name, its number where it has no name, or `none`.
     pub fn category(&self) -> String {
         let number = || self.category.map(|number| number.to_string());
@@ -114,7 +114,7 @@ pub fn read_turns(text: &str) -> Result<Vec<Turn>, BadLine> {
 }
 
 /// Reads questions, one JSON object a line.
-pub fn read_questions(text: &str) -> Result<Vec<Asked>, BadLine> {
+pub fn read_questions(text: &str) -> Result<Vec<LabelledQuestion>, BadLine> {
     read_lines("questions", text)
 }
 
@@ -142,14 +142,14 @@ pub fn index_turns(turns: &[Turn]) -> RecallIndex {
 }
 
 /// Runs every question that has evidence, against the index and the baseline.
-pub fn evaluate(turns: &[Turn], questions: &[Asked]) -> Report {
+pub fn evaluate(turns: &[Turn], questions: &[LabelledQuestion]) -> Report {
     let started = Instant::now();
     let index = index_turns(turns);
     let index_ms = started.elapsed().as_secs_f64() * 1e3;
     let plain = Baseline::new(turns);
     let known: HashSet<String> = turns.iter().map(|turn| turn_id(&turn.conv, &turn.id)).collect();
     let last = last_times(turns);
-    let (mut recall, mut baseline) = (Tally::default(), Tally::default());
+    let (mut recall, mut baseline) = (CategoryTotals::default(), CategoryTotals::default());
     let mut times = Vec::new();
     let mut left_out = 0;
     for asked in questions {

@@ -58,9 +58,9 @@ struct Outcome {
 
 /// Outcomes by category.
 #[derive(Debug, Default)]
-pub(super) struct Tally(BTreeMap<String, Vec<Outcome>>);
+pub(super) struct CategoryTotals(BTreeMap<String, Vec<Outcome>>);
 
-impl Tally {
+impl CategoryTotals {
     /// Adds a question: the zero-based ranks of its evidence among the hits, and the number of evidence turns.
     pub(super) fn add(&mut self, category: &str, places: &[usize], evidence: usize) {
         let share = |depth: usize| places.iter().filter(|place| **place < depth).count() as f64 / evidence as f64;

@@ -1,6 +1,7 @@
 //! Extracts memories from messages: what was said about whom, by whom and when, each in its original words.
 
 use super::{
+    pattern::Sentence,
     phrases::{is_empty_talk, is_event, is_mood, is_no_name, strip_lead, until_clause},
     rules::{self, COMPILED},
     salience,
@@ -204,22 +205,22 @@ fn from_sentence(message: &Message<'_>, sentence: &str, problem: &mut Option<Str
 
 fn by_rules(message: &Message<'_>, text: &str) -> Option<Memory> {
     let body = strip_lead(text);
+    let sentence = Sentence::new(body);
     for rule in COMPILED.iter() {
         if rule.category == Category::Preferences && rules::is_courtesy(body) {
             continue;
         }
-        let Some(caught) = rule.pattern.captures(body) else { continue };
-        let group = |name: &str| caught.name(name).map_or("", |group| group.as_str().trim());
-        let object = until_clause(group("o"));
+        let Some(caught) = rule.pattern.captures(&sentence) else { continue };
+        let object = until_clause(caught.object);
         if object.is_empty() || !object.chars().any(char::is_alphanumeric) || is_empty_talk(object) {
             continue;
         }
-        let who = group("s");
+        let who = caught.subject;
         if is_no_name(who) || (rule.key == "is {o}" && is_mood(object)) {
             continue;
         }
         let subject = subject_of(message, who);
-        let key = rule.key.replace("{k}", &group("k").to_lowercase()).replace("{o}", &key_terms(object));
+        let key = rule.key.replace("{k}", &caught.attribute.to_lowercase()).replace("{o}", &key_terms(object));
         // A dated action is an event, even when the sentence also matches another category.
         let category = match rule.category {
             Category::Preferences | Category::Entities

@@ -5,6 +5,7 @@
 
 pub mod memories;
 pub mod outline;
+mod pattern;
 mod phrases;
 pub mod reconcile;
 mod rules;
@@ -13,7 +14,7 @@ pub mod session;
 
 pub use memories::{Memory, Message, Options, memories};
 pub use outline::{Child, directory_abstract, directory_overview, text_abstract, text_overview};
-pub use reconcile::{Change, Known, reconcile};
+pub use reconcile::{Change, StoredMemory, reconcile};
 pub use rules::states_preference;
 pub use session::{Summary, summarise};
 

@@ -16,7 +16,7 @@ const TAKES_BACK: f32 = 0.5;
 
 /// A stored memory.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Known {
+pub struct StoredMemory {
     /// Where it is stored.
     pub id: String,
     /// Its content.
@@ -45,7 +45,7 @@ pub enum Change {
 }
 
 /// The changes that new memories, oldest first, make to the stored ones.
-pub fn reconcile(known: &[Known], new: &[Memory]) -> Vec<Change> {
+pub fn reconcile(known: &[StoredMemory], new: &[Memory]) -> Vec<Change> {
     let mut slots: Vec<Slot> = known
         .iter()
         .map(|known| Slot { id: Some(known.id.clone()), memory: known.memory.clone(), changed: false })
@@ -163,8 +163,12 @@ mod tests {
         memories(&[Message { role: "user", speaker: None, text, time_ms: Some(time_ms) }], &Options::default())
     }
 
-    fn known(text: &str) -> Vec<Known> {
-        said(text, 1_000).into_iter().enumerate().map(|(at, memory)| Known { id: format!("k{at}"), memory }).collect()
+    fn known(text: &str) -> Vec<StoredMemory> {
+        said(text, 1_000)
+            .into_iter()
+            .enumerate()
+            .map(|(at, memory)| StoredMemory { id: format!("k{at}"), memory })
+            .collect()
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! The patterns of sentences that are worth remembering.
 
+use super::pattern::Pattern;
 use crate::index::Category;
-use regex::Regex;
 use std::sync::LazyLock;
 
 /// One rule. Its named groups are `s` (the subject), `k` (the attribute) and `o` (the object).
 pub(super) struct Rule {
-    pub(super) pattern: Regex,
+    pub(super) pattern: Pattern,
     pub(super) category: Category,
     /// The key of the memory; `{k}` is replaced by the group of that name, `{o}` by the terms of the object.
     pub(super) key: &'static str,
@@ -204,7 +204,7 @@ const RULES: &[(&str, Category, &str, bool, bool)] = &[
 pub(super) static COMPILED: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     let compile = |(pattern, category, key, single, positive): &(&str, Category, &'static str, bool, bool)| {
         let whole = pattern.replace("WHOSE", WHOSE).replace("WHO", WHO).replace("ADV", ADVERBS).replace("OBJ", OBJECT);
-        let pattern = Regex::new(&whole).ok()?;
+        let pattern = Pattern::new(&whole)?;
         Some(Rule { pattern, category: *category, key, single: *single, positive: *positive })
     };
     RULES.iter().filter_map(compile).collect()

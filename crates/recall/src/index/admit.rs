@@ -1,9 +1,9 @@
 //! A compiled filter: names are looked up once, then each document needs only a few comparisons.
 
-use super::{Filter, Key, RecallIndex, names::NONE};
+use super::{DocumentKey, Filter, RecallIndex, names::NONE};
 
 /// A filter whose names are resolved to numbers.
-pub(super) struct Admits<'a> {
+pub(super) struct ResolvedFilter<'a> {
     filter: &'a Filter,
     owners: Option<Vec<bool>>,
     scopes: Option<Vec<bool>>,
@@ -12,7 +12,7 @@ pub(super) struct Admits<'a> {
     group: Option<u32>,
 }
 
-impl<'a> Admits<'a> {
+impl<'a> ResolvedFilter<'a> {
     pub(super) fn new(index: &RecallIndex, filter: &'a Filter) -> Self {
         let owners = (!filter.owners.is_empty())
             .then(|| index.owners.which(|owner| filter.owners.iter().any(|wanted| wanted == owner)));
@@ -28,7 +28,7 @@ impl<'a> Admits<'a> {
         self.owners.as_ref().is_none_or(|list| list.get(owner as usize).copied().unwrap_or(false))
     }
 
-    pub(super) fn admits(&self, number: u32, key: &Key) -> bool {
+    pub(super) fn admits(&self, number: u32, key: &DocumentKey) -> bool {
         let listed = |list: &Option<Vec<bool>>, number: u32| {
             list.as_ref().is_none_or(|list| list.get(number as usize).copied().unwrap_or(false))
         };

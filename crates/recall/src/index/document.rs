@@ -184,7 +184,7 @@ impl<'a> Question<'a> {
 /// The components of a hit's rank.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Parts {
+pub struct RankParts {
     /// BM25 score of the question's words in the text itself, 0 to 1.
     pub words: f32,
     /// BM25 score over a window of five turns, 0 to 1.
@@ -217,7 +217,7 @@ pub struct Parts {
     pub turn: f32,
 }
 
-impl Parts {
+impl RankParts {
     /// The values rounded to four digits, for display.
     pub fn rounded(self) -> Self {
         let round = |part: f32| (part * 1e4).round() / 1e4;
@@ -276,5 +276,5 @@ pub struct Hit {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_ms: Option<i64>,
     /// The components of the rank.
-    pub parts: Parts,
+    pub parts: RankParts,
 }

@@ -7,7 +7,7 @@
 use toolyard_text::terms::{self, MEMORIES, Side};
 
 /// One kind of thing.
-struct KindOf {
+struct EntityKind {
     /// Words with which questions ask for this kind.
     asked: &'static str,
     /// Members of the kind, or words that occur only in texts about members.
@@ -36,7 +36,7 @@ impl Kinds {
         Self(if asks { kinds } else { 0 })
     }
 
-    fn each(self) -> impl Iterator<Item = &'static KindOf> {
+    fn each(self) -> impl Iterator<Item = &'static EntityKind> {
         KINDS.iter().enumerate().filter(move |(at, _)| self.0 & (1 << at) != 0).map(|(_, kind)| kind)
     }
 
@@ -51,15 +51,15 @@ impl Kinds {
     }
 }
 
-const fn kind(asked: &'static str, members: &'static str) -> KindOf {
-    KindOf { asked, members, named: false }
+const fn kind(asked: &'static str, members: &'static str) -> EntityKind {
+    EntityKind { asked, members, named: false }
 }
 
-const fn named(asked: &'static str, members: &'static str) -> KindOf {
-    KindOf { asked, members, named: true }
+const fn named(asked: &'static str, members: &'static str) -> EntityKind {
+    EntityKind { asked, members, named: true }
 }
 
-const KINDS: [KindOf; 30] = [
+const KINDS: [EntityKind; 30] = [
     kind(
         "sport sports athletic",
         "basketball football soccer tennis baseball hockey golf volleyball rugby cricket swimming running surfing \

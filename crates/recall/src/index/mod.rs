@@ -24,15 +24,15 @@ mod rank;
 mod read;
 mod search;
 mod shape;
-pub mod signs;
+pub mod signals;
 
-pub use document::{Category, Document, Filter, Hit, Kind, LEAF, Parts, Question, RankingWeights};
+pub use document::{Category, Document, Filter, Hit, Kind, LEAF, Question, RankParts, RankingWeights};
 pub use persons::Role;
 pub use rank::RECENCY_HALF_LIFE_DAYS;
 
-use names::{NONE, Names};
-use persons::Persons;
-use shape::Shape;
+use names::{NONE, NameTable};
+use persons::GrammaticalPersons;
+use shape::TextShape;
 use std::collections::HashMap;
 use toolyard_text::{
     dates::{self, DaySpan},
@@ -72,7 +72,7 @@ struct TermInfo {
 
 /// The fields that every search reads for every document: small and contiguous in memory.
 #[derive(Debug, Clone, Copy)]
-struct Key {
+struct DocumentKey {
     owner: u32,
     scope: u32,
     group: u32,
@@ -87,7 +87,7 @@ struct Key {
 
 /// Further fields of a document, except its text; read only for candidates.
 #[derive(Debug)]
-struct Place {
+struct DocumentFields {
     id: Box<str>,
     speaker: u32,
     role: Option<Role>,
@@ -98,42 +98,42 @@ struct Place {
     pairs: Box<[u32]>,
     /// The days the document mentions; its own day comes first if it has one.
     days: Box<[DaySpan]>,
-    marks: Marks,
+    marks: TextProperties,
 }
 
 /// Properties of a text.
 #[derive(Debug, Clone, Copy, Default)]
-struct Marks {
+struct TextProperties {
     /// The text says when something happened.
     tells_when: bool,
     /// The text states a preference.
     prefers: bool,
     /// The text asks more than it says.
     asks: bool,
-    persons: Persons,
-    shape: Shape,
+    persons: GrammaticalPersons,
+    shape: TextShape,
 }
 
 /// A searchable in-memory index of documents.
 #[derive(Debug, Default)]
 pub struct RecallIndex {
-    keys: Vec<Key>,
-    places: Vec<Place>,
+    keys: Vec<DocumentKey>,
+    places: Vec<DocumentFields>,
     vectors: VectorTable,
     by_id: HashMap<Box<str>, u32>,
-    terms: Names,
+    terms: NameTable,
     lists: Vec<TermInfo>,
     /// A vector for each term, to match words of similar meaning.
     term_vectors: VectorTable,
-    owners: Names,
-    scopes: Names,
+    owners: NameTable,
+    scopes: NameTable,
     /// Speakers by folded name.
-    speakers: Names,
+    speakers: NameTable,
     /// Speakers by each word of their names.
     speaker_words: HashMap<Box<str>, Vec<u32>>,
     /// For each speaker, the owners of documents that the speaker said.
     speaker_owners: Vec<Vec<u32>>,
-    groups: Names,
+    groups: NameTable,
     /// Positions and slots of each group, in order.
     members: Vec<Vec<Member>>,
     dead: usize,
@@ -200,7 +200,7 @@ impl RecallIndex {
         // "user" is a role, not a name: a question about users does not ask for what this speaker said.
         let name = document.speaker.as_deref().filter(|name| Role::of_name(name).is_none());
         let speaker = name.map_or(NONE, |name| self.speaker_number(name, owner));
-        self.keys.push(Key {
+        self.keys.push(DocumentKey {
             owner,
             scope: self.scopes.number(document.scope.trim_end_matches('/')),
             group,
@@ -211,7 +211,7 @@ impl RecallIndex {
             level: document.level,
             alive: true,
         });
-        let place = Place {
+        let place = DocumentFields {
             id: document.id.as_str().into(),
             speaker,
             role,
@@ -219,7 +219,7 @@ impl RecallIndex {
             terms: entries.into_boxed_slice(),
             pairs: pairs.into_boxed_slice(),
             days: days.into_boxed_slice(),
-            marks: Marks { tells_when, ..self.marks_of(&document.text) },
+            marks: TextProperties { tells_when, ..self.marks_of(&document.text) },
         };
         self.by_id.insert(place.id.clone(), number);
         self.places.push(place);
@@ -333,11 +333,11 @@ impl RecallIndex {
 
     /// Computes all marks except `tells_when`, which follows from the days. Only speakers seen so far are recognised as
     /// names; a person who is addressed has usually spoken before.
-    fn marks_of(&self, text: &str) -> Marks {
+    fn marks_of(&self, text: &str) -> TextProperties {
         let asked = toolyard_text::sentences::sentences(text);
         let questions = asked.iter().filter(|sentence| sentence.ends_with(['?', '？'])).count();
-        let mut persons = Persons::default();
-        let mut shape = Shape::of_writing(text, |word| self.speaker_words.contains_key(word));
+        let mut persons = GrammaticalPersons::default();
+        let mut shape = TextShape::of_writing(text, |word| self.speaker_words.contains_key(word));
         let mut before = String::new();
         terms::words(text, |word| {
             persons.read(word);
@@ -345,7 +345,7 @@ impl RecallIndex {
             before.clear();
             before.push_str(word);
         });
-        Marks {
+        TextProperties {
             tells_when: false,
             prefers: crate::extract::states_preference(text),
             asks: questions * 2 > asked.len(),

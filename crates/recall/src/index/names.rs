@@ -7,12 +7,12 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// Interned names and their numbers.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct NameTable {
     numbers: HashMap<Box<str>, u32>,
     names: Vec<Box<str>>,
 }
 
-impl Names {
+impl NameTable {
     /// The number of a name, which is added if it is new.
     pub(super) fn number(&mut self, name: &str) -> u32 {
         if let Some(number) = self.numbers.get(name) {

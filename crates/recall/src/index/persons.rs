@@ -40,14 +40,14 @@ const IDEOGRAPHIC: [char; 2] = ['我', '你'];
 
 /// The grammatical persons that occur in a text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Persons {
+pub(super) struct GrammaticalPersons {
     /// "I", "my", "we".
     pub(super) first: bool,
     /// "you", "your".
     pub(super) second: bool,
 }
 
-impl Persons {
+impl GrammaticalPersons {
     /// Adds one folded word.
     pub(super) fn read(&mut self, word: &str) {
         self.first |= FIRST.binary_search(&word).is_ok() || word.contains(IDEOGRAPHIC[0]);
@@ -118,19 +118,25 @@ mod tests {
         assert!(FIRST.is_sorted() && SECOND.is_sorted());
     }
 
-    fn persons(text: &str) -> Persons {
-        let mut persons = Persons::default();
+    fn persons(text: &str) -> GrammaticalPersons {
+        let mut persons = GrammaticalPersons::default();
         terms::words(text, |word| persons.read(word));
         persons
     }
 
     #[test]
     fn persons_are_read() {
-        assert_eq!(persons("I told you"), Persons { first: true, second: true });
-        assert_eq!(persons("The train was late"), Persons::default());
-        assert_eq!(persons("我喜欢猫"), Persons { first: true, second: false });
-        assert_eq!(Persons::of_question("Can you list what I read?"), Persons { first: true, second: false });
-        assert_eq!(Persons::of_question("What did you recommend to me?"), Persons { first: true, second: true });
+        assert_eq!(persons("I told you"), GrammaticalPersons { first: true, second: true });
+        assert_eq!(persons("The train was late"), GrammaticalPersons::default());
+        assert_eq!(persons("我喜欢猫"), GrammaticalPersons { first: true, second: false });
+        assert_eq!(
+            GrammaticalPersons::of_question("Can you list what I read?"),
+            GrammaticalPersons { first: true, second: false }
+        );
+        assert_eq!(
+            GrammaticalPersons::of_question("What did you recommend to me?"),
+            GrammaticalPersons { first: true, second: true }
+        );
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Ranks candidates: relevance scores and bonuses.
 
 use super::{
-    Category, Kind, LEAF, Parts, Place, Question, RecallIndex,
+    Category, DocumentFields, Kind, LEAF, Question, RankParts, RecallIndex,
     document::RankingWeights,
     fitted,
     names::NONE,
-    read::Read,
+    read::ParsedQuestion,
     search::saturate,
-    signs::{SIGNS, Sign, Signs},
+    signals::{SIGNALS, Signal, Signals},
 };
 use std::collections::HashMap;
 use toolyard_text::dates::{self, DaySpan};
@@ -42,7 +42,7 @@ mod mix {
 }
 
 /// What is computed for a candidate before its neighbours are considered.
-struct Own {
+struct CandidateFeatures {
     /// Count of each question term in the document.
     counts: Vec<f32>,
     /// Highest similarity of any of its words to each question term.
@@ -55,19 +55,19 @@ struct Own {
 }
 
 /// Candidates and their features with respect to a question.
-pub(super) struct Seen<'a> {
+pub(super) struct Candidates<'a> {
     index: &'a RecallIndex,
-    read: &'a Read,
+    read: &'a ParsedQuestion,
     candidates: Vec<u32>,
     /// Features of the candidates and of the neighbours of candidate turns.
-    own: HashMap<u32, Own>,
+    own: HashMap<u32, CandidateFeatures>,
     /// By conversation: the highest similarity of any of its words to each question term.
     sessions: HashMap<u32, Vec<f32>>,
     rarity: f32,
 }
 
-impl<'a> Seen<'a> {
-    pub(super) fn new(index: &'a RecallIndex, read: &'a Read, candidates: Vec<u32>) -> Self {
+impl<'a> Candidates<'a> {
+    pub(super) fn new(index: &'a RecallIndex, read: &'a ParsedQuestion, candidates: Vec<u32>) -> Self {
         let mut seen = Self {
             index,
             read,
@@ -76,7 +76,7 @@ impl<'a> Seen<'a> {
             rarity: read.wanted.iter().map(|wanted| wanted.rarity).sum::<f32>().max(f32::EPSILON),
             candidates,
         };
-        let mut likeness = Likeness::new(index, read);
+        let mut likeness = SimilarityCache::new(index, read);
         for at in 0..seen.candidates.len() {
             let number = seen.candidates[at];
             seen.look(number, &mut likeness);
@@ -90,13 +90,13 @@ impl<'a> Seen<'a> {
         seen
     }
 
-    fn look(&mut self, number: u32, likeness: &mut Likeness<'_>) {
+    fn look(&mut self, number: u32, likeness: &mut SimilarityCache<'_>) {
         if self.own.contains_key(&number) {
             return;
         }
         let (key, place) = (&self.index.keys[number as usize], &self.index.places[number as usize]);
         let wanted = &self.read.wanted;
-        let mut own = Own {
+        let mut own = CandidateFeatures {
             counts: vec![0.0; wanted.len()],
             like: vec![0.0; wanted.len()],
             meaning: 0.0,
@@ -158,69 +158,69 @@ impl<'a> Seen<'a> {
     }
 
     /// Signals of a document that is not a conversation turn. Its own words and meaning take the place of a window.
-    fn alone(&self, number: u32) -> Signs {
-        let mut signs = Signs::default();
-        let Some(own) = self.own.get(&number) else { return signs };
+    fn alone(&self, number: u32) -> Signals {
+        let mut signals = Signals::default();
+        let Some(own) = self.own.get(&number) else { return signals };
         let (key, place) = (&self.index.keys[number as usize], &self.index.places[number as usize]);
         let near = self.covered(&own.like);
-        signs[Sign::Words] = own.words;
-        signs[Sign::Window5] = own.words;
-        signs[Sign::Meaning] = own.meaning;
-        signs[Sign::MeaningWindow] = own.meaning;
-        signs[Sign::MeaningWeighted] = own.meaning_weighted;
-        signs[Sign::Near] = near;
-        signs[Sign::Topic] = near;
-        signs[Sign::Pairs] = self.pairs(place);
-        signs[Sign::Overlap] = self.overlap(own);
-        signs[Sign::Day] = self.day(place);
-        signs[Sign::When] = self.event(key.category, place);
-        signs[Sign::Preference] = self.preference(key.category, place);
-        signs[Sign::SaidBy] = flag(self.read.about.is_said_by(place.speaker, place.role));
-        signs
+        signals[Signal::Words] = own.words;
+        signals[Signal::Window5] = own.words;
+        signals[Signal::Meaning] = own.meaning;
+        signals[Signal::MeaningWindow] = own.meaning;
+        signals[Signal::MeaningWeighted] = own.meaning_weighted;
+        signals[Signal::Near] = near;
+        signals[Signal::Topic] = near;
+        signals[Signal::Pairs] = self.pairs(place);
+        signals[Signal::Overlap] = self.overlap(own);
+        signals[Signal::Day] = self.day(place);
+        signals[Signal::When] = self.event(key.category, place);
+        signals[Signal::Preference] = self.preference(key.category, place);
+        signals[Signal::SaidBy] = flag(self.read.about.is_said_by(place.speaker, place.role));
+        signals
     }
 
     /// Signals of a conversation turn.
-    fn turn(&self, number: u32) -> Signs {
-        let mut signs = self.alone(number);
-        let Some(own) = self.own.get(&number) else { return signs };
+    fn turn(&self, number: u32) -> Signals {
+        let mut signals = self.alone(number);
+        let Some(own) = self.own.get(&number) else { return signals };
         let (key, place) = (&self.index.keys[number as usize], &self.index.places[number as usize]);
         let (before, after) = self.index.neighbours(number, 1);
         let beside = |member: Option<&(u64, u32)>| member.map(|(_, member)| *member);
         let (previous, next) = (beside(before.last()), beside(after.first()));
         let (left, right) = (previous.and_then(|n| self.own.get(&n)), next.and_then(|n| self.own.get(&n)));
-        signs[Sign::Window5] = self.window(number);
+        signals[Signal::Window5] = self.window(number);
         if let Some(topic) = self.sessions.get(&key.group) {
-            signs[Sign::Topic] = self.covered(topic);
+            signals[Signal::Topic] = self.covered(topic);
         }
         let meanings = [Some(own), left, right].into_iter().flatten().map(|own| own.meaning);
-        signs[Sign::MeaningWindow] = meanings.clone().sum::<f32>() / meanings.count() as f32;
-        signs[Sign::Before] = left.map_or(0.0, |own| own.words);
-        signs[Sign::Shape] = place.marks.shape.answers(self.read.asks);
-        signs[Sign::Kind] = flag(own.member);
-        signs[Sign::MaxSim] = self.max_sim(number);
-        signs[Sign::MaxSimBeside] =
+        signals[Signal::MeaningWindow] = meanings.clone().sum::<f32>() / meanings.count() as f32;
+        signals[Signal::Before] = left.map_or(0.0, |own| own.words);
+        signals[Signal::Shape] = place.marks.shape.answers(self.read.asks);
+        signals[Signal::Kind] = flag(own.member);
+        signals[Signal::MaxSim] = self.max_sim(number);
+        signals[Signal::MaxSimBeside] =
             [previous, next].into_iter().flatten().map(|n| self.max_sim(n)).fold(-1.0, f32::max);
         if let (Some(previous), Some(left)) = (previous, left)
             && self.index.places[previous as usize].marks.asks
         {
-            signs[Sign::Answers] = self.covered(&left.like);
+            signals[Signal::Answers] = self.covered(&left.like);
         }
-        self.speaker_signs(&mut signs, place, next);
-        signs
+        self.speaker_signals(&mut signals, place, next);
+        signals
     }
 
     /// What people say about themselves is the best evidence about them. What others say to "you" is mostly about
     /// somebody else.
-    fn speaker_signs(&self, signs: &mut Signs, place: &Place, next: Option<u32>) {
+    fn speaker_signals(&self, signals: &mut Signals, place: &DocumentFields, next: Option<u32>) {
         let about = &self.read.about;
         if !about.is_known() {
             return;
         }
-        let is_said_by = signs[Sign::SaidBy] > 0.0;
-        signs[Sign::SaidByFirst] = flag(is_said_by && place.marks.persons.first);
-        signs[Sign::ToldSecond] = flag(!is_said_by && place.marks.persons.second);
+        let is_said_by = signals[Signal::SaidBy] > 0.0;
+        signals[Signal::SaidByFirst] = flag(is_said_by && place.marks.persons.first);
+        signals[Signal::ToldSecond] = flag(!is_said_by && place.marks.persons.second);
         let next = next.map(|next| &self.index.places[next as usize]);
-        signs[Sign::NextSaidBy] = flag(next.is_some_and(|next| about.is_said_by(next.speaker, next.role)));
+        signals[Signal::NextSaidBy] = flag(next.is_some_and(|next| about.is_said_by(next.speaker, next.role)));
     }
 
     /// BM25 of a turn with its neighbours, treated as one text of the average length of one turn.
@@ -240,19 +240,19 @@ impl<'a> Seen<'a> {
     }
 
     /// The share of the question's neighbouring term pairs that are neighbours here too.
-    fn pairs(&self, place: &Place) -> f32 {
+    fn pairs(&self, place: &DocumentFields) -> f32 {
         let pairs = &self.read.pairs;
         let found = pairs.iter().filter(|pair| place.pairs.binary_search(pair).is_ok()).count();
         if pairs.is_empty() { 0.0 } else { found as f32 / pairs.len() as f32 }
     }
 
     /// The signals of every candidate turn, for fitting.
-    pub(super) fn turns(&self, now_ms: Option<i64>) -> impl Iterator<Item = (u32, Signs)> {
+    pub(super) fn turns(&self, now_ms: Option<i64>) -> impl Iterator<Item = (u32, Signals)> {
         let now = now_ms.map(dates::day_of_ms);
         self.candidates.iter().filter(|number| self.is_turn(**number)).map(move |number| {
-            let mut signs = self.turn(*number);
-            signs[Sign::Recency] = recency(self.index.keys[*number as usize].time_ms, now);
-            (*number, signs)
+            let mut signals = self.turn(*number);
+            signals[Signal::Recency] = recency(self.index.keys[*number as usize].time_ms, now);
+            (*number, signals)
         })
     }
 
@@ -262,19 +262,19 @@ impl<'a> Seen<'a> {
     }
 
     /// Score, rank and components of every candidate.
-    pub(super) fn weigh(&self, question: &Question<'_>) -> impl Iterator<Item = (f32, f32, u32, Parts)> {
+    pub(super) fn scored(&self, question: &Question<'_>) -> impl Iterator<Item = (f32, f32, u32, RankParts)> {
         let weights = question.weights.clone();
         let now = question.now_ms.map(dates::day_of_ms);
         self.candidates.iter().map(move |number| {
             let key = &self.index.keys[*number as usize];
             let is_turn = self.is_turn(*number);
-            let mut signs = if is_turn { self.turn(*number) } else { self.alone(*number) };
-            signs[Sign::Recency] = recency(key.time_ms, now);
-            let score = relevance(&signs);
-            let mut parts = Parts::of(&signs, &weights);
+            let mut signals = if is_turn { self.turn(*number) } else { self.alone(*number) };
+            signals[Signal::Recency] = recency(key.time_ms, now);
+            let score = relevance(&signals);
+            let mut parts = RankParts::of(&signals, &weights);
             parts.leaf = if key.level == LEAF { weights.leaf } else { 0.0 };
             let rank = if is_turn {
-                parts.take_fitted(&signs, &weights);
+                parts.take_fitted(&signals, &weights);
                 parts.added()
             } else {
                 score * weights.base_score + parts.added()
@@ -283,78 +283,78 @@ impl<'a> Seen<'a> {
         })
     }
 
-    fn event(&self, category: Option<Category>, place: &Place) -> f32 {
+    fn event(&self, category: Option<Category>, place: &DocumentFields) -> f32 {
         let time = &self.read.time;
         let is_event = category == Some(Category::Events);
         flag((time.temporal && is_event) || (time.asks_when && place.marks.tells_when))
     }
 
-    fn preference(&self, category: Option<Category>, place: &Place) -> f32 {
+    fn preference(&self, category: Option<Category>, place: &DocumentFields) -> f32 {
         let prefers = category == Some(Category::Preferences) || place.marks.prefers;
         flag(self.read.preference && prefers)
     }
 
     /// The share of question terms that occur exactly; four terms suffice for the full value.
-    fn overlap(&self, own: &Own) -> f32 {
+    fn overlap(&self, own: &CandidateFeatures) -> f32 {
         let considered = self.read.wanted.len().clamp(1, 4) as f32;
         let standing = own.counts.iter().filter(|count| **count > 0.0).count() as f32;
         (standing / considered).min(1.0)
     }
 
-    fn day(&self, place: &Place) -> f32 {
+    fn day(&self, place: &DocumentFields) -> f32 {
         let near =
             |asked: &DaySpan| place.days.iter().map(|day| asked.distance(day) as f32).fold(f32::INFINITY, f32::min);
         self.read.time.spans.iter().map(|asked| (1.0 - near(asked) / DAY_FADES).max(0.0)).fold(0.0, f32::max)
     }
 }
 
-fn relevance(signs: &Signs) -> f32 {
-    let sum = mix::WORDS * signs[Sign::Window5]
-        + mix::MEANING * signs[Sign::Meaning]
-        + mix::MEANING_WINDOW * signs[Sign::MeaningWindow]
-        + mix::TOPIC * signs[Sign::Topic]
-        + mix::MEANING_WEIGHTED * signs[Sign::MeaningWeighted]
-        + mix::PAIRS * signs[Sign::Pairs];
+fn relevance(signals: &Signals) -> f32 {
+    let sum = mix::WORDS * signals[Signal::Window5]
+        + mix::MEANING * signals[Signal::Meaning]
+        + mix::MEANING_WINDOW * signals[Signal::MeaningWindow]
+        + mix::TOPIC * signals[Signal::Topic]
+        + mix::MEANING_WEIGHTED * signals[Signal::MeaningWeighted]
+        + mix::PAIRS * signals[Signal::Pairs];
     sum.clamp(0.0, 1.0)
 }
 
-impl Parts {
+impl RankParts {
     /// The bonuses by the configured weights.
-    fn of(signs: &Signs, weights: &RankingWeights) -> Self {
+    fn of(signals: &Signals, weights: &RankingWeights) -> Self {
         Self {
-            words: signs[Sign::Words],
-            window: signs[Sign::Window5],
-            meaning: signs[Sign::MeaningWeighted],
-            coverage: signs[Sign::Near],
-            event: weights.event * signs[Sign::When],
-            preference: weights.preference * signs[Sign::Preference],
-            lexical_overlap: weights.lexical_overlap_max * signs[Sign::Overlap],
-            speaker: weights.speaker * signs[Sign::SaidBy],
-            day: weights.day * signs[Sign::Day],
-            recency: weights.recency * signs[Sign::Recency],
+            words: signals[Signal::Words],
+            window: signals[Signal::Window5],
+            meaning: signals[Signal::MeaningWeighted],
+            coverage: signals[Signal::Near],
+            event: weights.event * signals[Signal::When],
+            preference: weights.preference * signals[Signal::Preference],
+            lexical_overlap: weights.lexical_overlap_max * signals[Signal::Overlap],
+            speaker: weights.speaker * signals[Signal::SaidBy],
+            day: weights.day * signals[Signal::Day],
+            recency: weights.recency * signals[Signal::Recency],
             ..Self::default()
         }
     }
 
     /// For a turn, the fitted weights replace the configured ones. A configured weight that differs from its default
     /// scales its group of signals.
-    fn take_fitted(&mut self, signs: &Signs, weights: &RankingWeights) {
+    fn take_fitted(&mut self, signals: &Signals, weights: &RankingWeights) {
         let usual = RankingWeights::default();
-        let mut groups = [0.0f32; SIGNS];
-        for (sum, (sign, weight)) in groups.iter_mut().zip(signs.0.iter().zip(fitted::BY_SIGN)) {
-            *sum = sign * weight;
+        let mut groups = [0.0f32; SIGNALS];
+        for (sum, (signal, weight)) in groups.iter_mut().zip(signals.0.iter().zip(fitted::BY_SIGN)) {
+            *sum = signal * weight;
         }
-        let of = |signs: &[Sign]| signs.iter().map(|sign| groups[*sign as usize]).sum::<f32>();
+        let of = |signals: &[Signal]| signals.iter().map(|signal| groups[*signal as usize]).sum::<f32>();
         let share = |own: f32, usual: f32| if usual > 0.0 { own / usual } else { 1.0 };
-        let speaker = of(&[Sign::SaidBy, Sign::SaidByFirst, Sign::ToldSecond, Sign::NextSaidBy]);
-        self.event = share(weights.event, usual.event) * of(&[Sign::When]);
-        self.preference = share(weights.preference, usual.preference) * of(&[Sign::Preference]);
-        self.lexical_overlap = share(weights.lexical_overlap_max, usual.lexical_overlap_max) * of(&[Sign::Overlap]);
+        let speaker = of(&[Signal::SaidBy, Signal::SaidByFirst, Signal::ToldSecond, Signal::NextSaidBy]);
+        self.event = share(weights.event, usual.event) * of(&[Signal::When]);
+        self.preference = share(weights.preference, usual.preference) * of(&[Signal::Preference]);
+        self.lexical_overlap = share(weights.lexical_overlap_max, usual.lexical_overlap_max) * of(&[Signal::Overlap]);
         self.speaker = share(weights.speaker, usual.speaker) * speaker;
-        self.day = share(weights.day, usual.day) * of(&[Sign::Day]);
-        self.shape = weights.base_score * of(&[Sign::Shape]);
-        self.kind = weights.base_score * of(&[Sign::Kind]);
-        let named = of(&[Sign::When, Sign::Preference, Sign::Overlap, Sign::Day, Sign::Shape, Sign::Kind]);
+        self.day = share(weights.day, usual.day) * of(&[Signal::Day]);
+        self.shape = weights.base_score * of(&[Signal::Shape]);
+        self.kind = weights.base_score * of(&[Signal::Kind]);
+        let named = of(&[Signal::When, Signal::Preference, Signal::Overlap, Signal::Day, Signal::Shape, Signal::Kind]);
         let all: f32 = groups.iter().sum();
         self.turn = weights.base_score * (all - named - speaker);
     }
@@ -372,9 +372,9 @@ fn recency(time_ms: Option<i64>, now: Option<i32>) -> f32 {
 
 /// Cache of the similarity of each term to the question terms. A candidate can have hundreds of terms and there are
 /// hundreds of candidates, so a row is addressed by term number without hashing.
-struct Likeness<'a> {
+struct SimilarityCache<'a> {
     index: &'a RecallIndex,
-    read: &'a Read,
+    read: &'a ParsedQuestion,
     /// By term: the row number, from 1, with the flag [`Self::WANTED`] for a question term and [`Self::MEMBER`] for a
     /// member of a kind that the question asks for; 0 when the term is not cached yet.
     places: Vec<u32>,
@@ -382,11 +382,11 @@ struct Likeness<'a> {
     met: u32,
 }
 
-impl<'a> Likeness<'a> {
+impl<'a> SimilarityCache<'a> {
     const WANTED: u32 = 1 << 31;
     const MEMBER: u32 = 1 << 30;
 
-    fn new(index: &'a RecallIndex, read: &'a Read) -> Self {
+    fn new(index: &'a RecallIndex, read: &'a ParsedQuestion) -> Self {
         Self { index, read, places: Vec::new(), rows: Vec::new(), met: 0 }
     }
 

@@ -2,11 +2,11 @@
 
 use super::{
     Question, RecallIndex,
-    admit::Admits,
+    admit::ResolvedFilter,
     kinds::Kinds,
     names::NONE,
-    persons::{Persons, Role, is_mistyped},
-    shape::Asks,
+    persons::{GrammaticalPersons, Role, is_mistyped},
+    shape::AnswerForms,
 };
 use toolyard_text::{
     dates::{self, TimeIntent},
@@ -19,7 +19,7 @@ use toolyard_text::{
 const MAX_QUESTION_TERMS: usize = 48;
 
 /// One term of a question.
-pub(super) struct Wanted {
+pub(super) struct QueryTerm {
     /// The number of the term, if the index has it.
     pub(super) term: Option<u32>,
     /// Inverse document frequency, multiplied by the count in the question.
@@ -30,7 +30,7 @@ pub(super) struct Wanted {
 
 /// Whom a question is about.
 #[derive(Debug, Default)]
-pub(super) struct About {
+pub(super) struct QuestionSubject {
     /// Speakers that the question names.
     pub(super) speakers: Vec<u32>,
     /// The role meant by "I" or "you", where the question names nobody.
@@ -38,8 +38,8 @@ pub(super) struct About {
 }
 
 /// A parsed question.
-pub(super) struct Read {
-    pub(super) wanted: Vec<Wanted>,
+pub(super) struct ParsedQuestion {
+    pub(super) wanted: Vec<QueryTerm>,
     /// Vector of the question, all words weighted equally.
     pub(super) vector: Option<Quantised>,
     /// Vector of the question, words weighted by rarity.
@@ -49,19 +49,19 @@ pub(super) struct Read {
     pub(super) time: TimeIntent,
     pub(super) preference: bool,
     /// The form of answer that the question asks for.
-    pub(super) asks: Asks,
+    pub(super) asks: AnswerForms,
     /// Term numbers of members of the kinds that the question asks for.
     pub(super) members: Vec<u32>,
-    pub(super) about: About,
+    pub(super) about: QuestionSubject,
     pub(super) average_length: f32,
 }
 
 impl RecallIndex {
     /// Parses a question.
-    pub(super) fn read(&self, question: &Question<'_>, admits: &Admits<'_>) -> Read {
+    pub(super) fn read(&self, question: &Question<'_>, admits: &ResolvedFilter<'_>) -> ParsedQuestion {
         let embedder = StaticEmbedder::shared();
         let about = self.about(question.text, admits);
-        let mut wanted: Vec<(String, Wanted)> = Vec::new();
+        let mut wanted: Vec<(String, QueryTerm)> = Vec::new();
         let mut order: Vec<u32> = Vec::new();
         let mut rest = String::new();
         let living = self.len() as f32;
@@ -85,23 +85,23 @@ impl RecallIndex {
                 return;
             }
             let vector = embedder.embed(word, None).map(|vector| Quantised::new(&vector));
-            wanted.push((term.to_owned(), Wanted { term: number, rarity, vector }));
+            wanted.push((term.to_owned(), QueryTerm { term: number, rarity, vector }));
         });
-        let wanted: Vec<Wanted> = wanted.into_iter().map(|(_, wanted)| wanted).collect();
+        let wanted: Vec<QueryTerm> = wanted.into_iter().map(|(_, wanted)| wanted).collect();
         let kinds = Kinds::of_question(question.text);
         let mut members = Vec::new();
         // A member that the question names is treated as an ordinary word.
         kinds.members(|term| members.extend(self.terms.find(term).filter(|number| !order.contains(number))));
         let plain = embedder.embed(if rest.is_empty() { question.text } else { &rest }, None);
         let vector = plain.map(|vector| Quantised::new(&vector));
-        Read {
+        ParsedQuestion {
             weighted: weighted(&wanted).or_else(|| vector.clone()),
             vector,
             wanted,
             pairs: order.windows(2).map(|two| super::pair(two[0], two[1])).collect(),
             time: dates::intent(question.text, question.now_ms.map(dates::date_of_ms)),
             preference: asks_preference(question.text),
-            asks: Asks::of(question.text, kinds),
+            asks: AnswerForms::of(question.text, kinds),
             members,
             about,
             average_length: (self.total_length / f64::from(self.len().max(1) as u32)).max(1.0) as f32,
@@ -109,7 +109,7 @@ impl RecallIndex {
     }
 
     /// The speakers that a question names, or the role behind a pronoun: "I" is the user, "you" is the assistant.
-    fn about(&self, question: &str, admits: &Admits<'_>) -> About {
+    fn about(&self, question: &str, admits: &ResolvedFilter<'_>) -> QuestionSubject {
         let mut speakers: Vec<u32> = Vec::new();
         let mut unknown: Vec<String> = Vec::new();
         terms::words(question, |word| {
@@ -128,24 +128,24 @@ impl RecallIndex {
         }
         speakers.sort_unstable();
         speakers.dedup();
-        let persons = Persons::of_question(question);
+        let persons = GrammaticalPersons::of_question(question);
         let role = match persons {
             // A summary of a conversation needs what both sides said.
             _ if !speakers.is_empty() || asks_summary(question) => None,
-            Persons { second: true, first: false } => Some(Role::Assistant),
-            Persons { first: true, .. } => Some(Role::User),
+            GrammaticalPersons { second: true, first: false } => Some(Role::Assistant),
+            GrammaticalPersons { first: true, .. } => Some(Role::User),
             _ => None,
         };
-        About { speakers, role }
+        QuestionSubject { speakers, role }
     }
 
     /// Whether the filter admits anything that a speaker said.
-    fn is_heard(&self, speaker: u32, admits: &Admits<'_>) -> bool {
+    fn is_heard(&self, speaker: u32, admits: &ResolvedFilter<'_>) -> bool {
         self.speaker_owners.get(speaker as usize).is_some_and(|owners| owners.iter().any(|o| admits.admits_owner(*o)))
     }
 
     /// Whether a word occurs in no document that the filter admits.
-    fn is_unsaid(&self, word: &str, admits: &Admits<'_>) -> bool {
+    fn is_unsaid(&self, word: &str, admits: &ResolvedFilter<'_>) -> bool {
         let mut unsaid = !stopwords::is_talk(word);
         MEMORIES.terms(word, Side::Question, |term, _| {
             let list = self.terms.find(term).map(|number| self.lists[number as usize].list.as_slice());
@@ -162,7 +162,7 @@ impl RecallIndex {
     }
 }
 
-impl About {
+impl QuestionSubject {
     /// Whether a turn was said by the person whom the question is about.
     pub(super) fn is_said_by(&self, speaker: u32, role: Option<Role>) -> bool {
         match self.role {
@@ -178,7 +178,7 @@ impl About {
 }
 
 /// The vector of a question, with words weighted by rarity.
-fn weighted(wanted: &[Wanted]) -> Option<Quantised> {
+fn weighted(wanted: &[QueryTerm]) -> Option<Quantised> {
     let mut sum = [0.0f32; DIMENSIONS];
     for (rarity, vector) in wanted.iter().filter_map(|one| Some((one.rarity, one.vector.as_ref()?))) {
         for (total, value) in sum.iter_mut().zip(vector.values()) {
@@ -199,7 +199,7 @@ fn asks_summary(question: &str) -> bool {
 
 /// Whether a question is about somebody's preferences or habits.
 fn asks_preference(question: &str) -> bool {
-    /// Sorted.
+    /// Sorted, because it is searched by bisection.
     const WORDS: [&str; 24] = [
         "dislike",
         "dislikes",

@@ -4,7 +4,10 @@
 //! answer often shares nothing with the question but stands next to a turn that does. Only candidates are scored in
 //! full.
 
-use super::{Hit, Kind, Parts, Question, RecallIndex, admit::Admits, rank::Seen, read::Read, signs::Signs};
+use super::{
+    Hit, Kind, Question, RankParts, RecallIndex, admit::ResolvedFilter, rank::Candidates, read::ParsedQuestion,
+    signals::Signals,
+};
 
 /// Number of candidates by words.
 const BY_WORDS: usize = 320;
@@ -23,26 +26,26 @@ impl RecallIndex {
         if self.is_empty() || question.limit == 0 {
             return Vec::new();
         }
-        let admits = Admits::new(self, &question.filter);
+        let admits = ResolvedFilter::new(self, &question.filter);
         let read = self.read(question, &admits);
         let candidates = self.candidates(&read, &admits);
-        let seen = Seen::new(self, &read, candidates);
-        let mut hits: Vec<(f32, f32, u32, Parts)> =
-            seen.weigh(question).filter(|(score, ..)| *score >= question.least).collect();
+        let seen = Candidates::new(self, &read, candidates);
+        let mut hits: Vec<(f32, f32, u32, RankParts)> =
+            seen.scored(question).filter(|(score, ..)| *score >= question.least).collect();
         hits.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.2.cmp(&b.2)));
         hits.truncate(question.limit);
         hits.into_iter().map(|(score, rank, number, parts)| self.hit(number, score, rank, parts)).collect()
     }
 
     /// The candidate turns of a question with their signals, on which the weights are fitted.
-    pub fn signs(&self, question: &Question<'_>) -> Vec<(&str, Signs)> {
-        let admits = Admits::new(self, &question.filter);
+    pub fn signals(&self, question: &Question<'_>) -> Vec<(&str, Signals)> {
+        let admits = ResolvedFilter::new(self, &question.filter);
         let read = self.read(question, &admits);
-        let seen = Seen::new(self, &read, self.candidates(&read, &admits));
-        seen.turns(question.now_ms).map(|(number, signs)| (&*self.places[number as usize].id, signs)).collect()
+        let seen = Candidates::new(self, &read, self.candidates(&read, &admits));
+        seen.turns(question.now_ms).map(|(number, signals)| (&*self.places[number as usize].id, signals)).collect()
     }
 
-    fn hit(&self, number: u32, score: f32, rank: f32, parts: Parts) -> Hit {
+    fn hit(&self, number: u32, score: f32, rank: f32, parts: RankParts) -> Hit {
         let key = &self.keys[number as usize];
         Hit {
             id: self.places[number as usize].id.to_string(),
@@ -57,7 +60,7 @@ impl RecallIndex {
     }
 
     /// Document numbers of the candidates, in order.
-    fn candidates(&self, read: &Read, admits: &Admits<'_>) -> Vec<u32> {
+    fn candidates(&self, read: &ParsedQuestion, admits: &ResolvedFilter<'_>) -> Vec<u32> {
         let may = |number: u32| admits.admits(number, &self.keys[number as usize]);
         let mut all = self.by_words(read, admits);
         if let Some(vector) = &read.weighted {
@@ -75,7 +78,7 @@ impl RecallIndex {
         all
     }
 
-    fn by_words(&self, read: &Read, admits: &Admits<'_>) -> Vec<u32> {
+    fn by_words(&self, read: &ParsedQuestion, admits: &ResolvedFilter<'_>) -> Vec<u32> {
         let mut scores = vec![0.0f32; self.keys.len()];
         for wanted in &read.wanted {
             let Some(term) = wanted.term else { continue };

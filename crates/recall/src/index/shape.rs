@@ -11,7 +11,7 @@ const REASON: f32 = 0.6;
 
 /// What a text contains that answers may need.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct TextShape {
     /// Number of capitalised words inside sentences, at most [`MOST_NAMES`].
     names: u8,
     /// The text contains quotation marks, as around a title.
@@ -24,14 +24,14 @@ pub(super) struct Shape {
 
 /// The forms of answer that a question asks for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Asks {
+pub(super) struct AnswerForms {
     name: bool,
     number: bool,
     reason: bool,
     person: bool,
 }
 
-impl Shape {
+impl TextShape {
     /// The shape of a text before its words are [read](Self::read). `is_speaker` tells whether a folded word is a
     /// speaker's name; such a name usually only addresses the person.
     pub(super) fn of_writing(text: &str, is_speaker: impl Fn(&str) -> bool) -> Self {
@@ -47,7 +47,7 @@ impl Shape {
     }
 
     /// How much of what a question asks for the text contains, 0 to 1.
-    pub(super) fn answers(self, asks: Asks) -> f32 {
+    pub(super) fn answers(self, asks: AnswerForms) -> f32 {
         let has = |asked: bool, has: bool| if asked && has { 1.0 } else { 0.0 };
         let names = f32::from(self.names) / f32::from(MOST_NAMES);
         let name = if asks.name { (names + has(true, self.quotes)) / 2.0 } else { 0.0 };
@@ -56,7 +56,7 @@ impl Shape {
     }
 }
 
-impl Asks {
+impl AnswerForms {
     /// The forms of answer that a question asks for; `kinds` are the kinds it mentions.
     pub(super) fn of(question: &str, kinds: Kinds) -> Self {
         let mut asks = Self::default();
@@ -107,17 +107,17 @@ fn has_quotation(text: &str) -> bool {
 /// Words that are capitalised inside a message but are not names. Sorted.
 const INTERJECTIONS: [&str; 12] =
     ["ah", "great", "hello", "hey", "hi", "no", "oh", "ok", "thanks", "wow", "yeah", "yes"];
-/// Sorted.
+/// Sorted, because it is searched by bisection.
 const NUMBERS: [&str; 20] = [
     "couple", "dozen", "eight", "eleven", "five", "four", "hundred", "nine", "once", "one", "second", "seven",
     "several", "six", "ten", "third", "three", "twelve", "twice", "two",
 ];
-/// Sorted.
+/// Sorted, because it is searched by bisection.
 const REASONS: [&str; 8] = ["because", "decided", "helps", "inspired", "motivated", "reason", "since", "why"];
 /// Pairs of words that introduce a reason.
 const REASON_PAIRS: [(&str, &str); 6] =
     [("so", "that"), ("wanted", "to"), ("want", "to"), ("to", "help"), ("makes", "me"), ("made", "me")];
-/// Sorted.
+/// Sorted, because it is searched by bisection.
 const PERSONS: [&str; 39] = [
     "aunt",
     "auntie",
@@ -164,8 +164,8 @@ const PERSONS: [&str; 39] = [
 mod tests {
     use super::*;
 
-    fn shape(text: &str) -> Shape {
-        let mut shape = Shape::of_writing(text, |word| word == "ana");
+    fn shape(text: &str) -> TextShape {
+        let mut shape = TextShape::of_writing(text, |word| word == "ana");
         let mut before = String::new();
         terms::words(text, |word| {
             shape.read(word, &before);
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_question_is_answered_by_what_it_asks_for() {
-        let asks = |question: &str| Asks::of(question, Kinds::of_question(question));
+        let asks = |question: &str| AnswerForms::of(question, Kinds::of_question(question));
         assert_eq!(shape("We have three dogs").answers(asks("How many dogs does Ana have?")), 1.0);
         assert_eq!(shape("We have dogs").answers(asks("How many dogs does Ana have?")), 0.0);
         assert_eq!(shape("My aunt gave it to me").answers(asks("Who gave Ana the ring?")), 1.0);

@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use toolyard_recall::evaluate::{Asked, evaluate, read_questions, read_turns};
+use toolyard_recall::evaluate::{LabelledQuestion, evaluate, read_questions, read_turns};
 
 const CONVERSATIONS: [&str; 2] = ["mara-tomas", "noor-felix"];
 
@@ -18,7 +18,7 @@ fn most_evidence_is_among_the_first_turns_recalled() {
     assert!(all.recall5 >= 0.86 && all.recall10 >= 0.91 && all.recall20 >= 0.95 && all.mrr >= 0.88, "{all:?}");
     // Each conversation must reach the thresholds by itself, so that one cannot hide the other.
     for name in CONVERSATIONS {
-        let own: Vec<Asked> = questions.iter().filter(|asked| asked.conv == name).cloned().collect();
+        let own: Vec<LabelledQuestion> = questions.iter().filter(|asked| asked.conv == name).cloned().collect();
         let scores = evaluate(&turns, &own).recall.all;
         assert!(scores.recall5 >= 0.83 && scores.mrr >= 0.85, "{name}: {scores:?}");
     }

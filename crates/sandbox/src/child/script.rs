@@ -6,7 +6,7 @@
 use super::globals;
 use crate::{
     limits::Limits,
-    wire::{FromChild, Method, Thrown, ToChild, read_message, write_message},
+    wire::{FromChild, Method, ScriptException, ToChild, read_message, write_message},
 };
 use rquickjs::{
     CatchResultExt, CaughtError, Coerced, Context, Ctx, Exception, FromJs, Function, Object, Promise, Runtime, Value,
@@ -92,7 +92,7 @@ fn send(message: &FromChild) {
 }
 
 /// Puts `console`, `openclaw` and the globals in and takes `eval` and its kin out.
-fn prepare<'js>(ctx: &Ctx<'js>, bridge: &Rc<RefCell<Bridge<'js>>>) -> Result<(), Thrown> {
+fn prepare<'js>(ctx: &Ctx<'js>, bridge: &Rc<RefCell<Bridge<'js>>>) -> Result<(), ScriptException> {
     let set_up = || -> rquickjs::Result<()> {
         let named = |name: &str| {
             let mut options = EvalOptions::default();
@@ -119,7 +119,7 @@ fn prepare<'js>(ctx: &Ctx<'js>, bridge: &Rc<RefCell<Bridge<'js>>>) -> Result<(),
 }
 
 /// Compiles the body and calls it.
-fn begin<'js>(ctx: &Ctx<'js>, code: &str) -> Result<Promise<'js>, Thrown> {
+fn begin<'js>(ctx: &Ctx<'js>, code: &str) -> Result<Promise<'js>, ScriptException> {
     let mut options = EvalOptions::default();
     options.strict = false;
     options.filename = Some("script.js".to_owned());
@@ -137,8 +137,8 @@ fn settle<'js>(
     ctx: &Ctx<'js>,
     bridge: &Rc<RefCell<Bridge<'js>>>,
     promise: &Promise<'js>,
-) -> Result<Box<RawValue>, Thrown> {
-    let mut answer: Option<Result<Box<RawValue>, Thrown>> = None;
+) -> Result<Box<RawValue>, ScriptException> {
+    let mut answer: Option<Result<Box<RawValue>, ScriptException>> = None;
     loop {
         while ctx.execute_pending_job() {}
         if answer.is_none() {
@@ -161,7 +161,7 @@ fn settle<'js>(
                 return answer;
             }
             if bridge.borrow().timers.is_empty() {
-                return Err(Thrown::new("Error", "the script waits for a promise that nothing will settle"));
+                return Err(ScriptException::new("Error", "the script waits for a promise that nothing will settle"));
             }
         }
         take_answer(ctx, bridge)?;
@@ -169,7 +169,7 @@ fn settle<'js>(
 }
 
 /// Waits for the parent and settles the promise it answers.
-fn take_answer<'js>(ctx: &Ctx<'js>, bridge: &Rc<RefCell<Bridge<'js>>>) -> Result<(), Thrown> {
+fn take_answer<'js>(ctx: &Ctx<'js>, bridge: &Rc<RefCell<Bridge<'js>>>) -> Result<(), ScriptException> {
     let (id, answer) = match read_message(&mut io::stdin().lock()) {
         Ok(ToChild::Answer { id, value }) => (id, Ok(value)),
         Ok(ToChild::Failure { id, error }) => (id, Err(error)),
@@ -294,7 +294,7 @@ fn to_json<'js>(
     bridge: &Rc<RefCell<Bridge<'js>>>,
     value: Value<'js>,
     what: &str,
-) -> Result<Box<RawValue>, Thrown> {
+) -> Result<Box<RawValue>, ScriptException> {
     let most = bridge.borrow().limits.value_bytes;
     let json = match ctx.json_stringify(value.clone()) {
         Ok(Some(json)) => json.to_string().unwrap_or_else(|_| "null".to_owned()),
@@ -310,9 +310,9 @@ fn to_json<'js>(
     };
     if json.len() > most {
         let message = format!("{what} is {} bytes as JSON; at most {most} cross", json.len());
-        return Err(Thrown::new("RangeError", message));
+        return Err(ScriptException::new("RangeError", message));
     }
-    RawValue::from_string(json).map_err(|e| Thrown::new("TypeError", format!("{what} cannot be sent: {e}")))
+    RawValue::from_string(json).map_err(|e| ScriptException::new("TypeError", format!("{what} cannot be sent: {e}")))
 }
 
 fn coerced<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> String {
@@ -329,15 +329,15 @@ fn coerced<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> String {
 }
 
 /// An exception in the form that crosses. Reading one can run the script's getters, so nothing is taken for granted.
-fn thrown<'js>(ctx: &Ctx<'js>, caught: CaughtError<'js>) -> Thrown {
+fn thrown<'js>(ctx: &Ctx<'js>, caught: CaughtError<'js>) -> ScriptException {
     match caught {
         CaughtError::Exception(exception) => of_exception(&exception),
         // Also what the interpreter throws when it has no memory left for an exception.
         CaughtError::Value(value) if value.is_null() => {
-            Thrown::new("Error", "null was thrown, by the script or for lack of memory")
+            ScriptException::new("Error", "null was thrown, by the script or for lack of memory")
         }
-        CaughtError::Value(value) => Thrown::new("Error", cut(shown(ctx, &value))),
-        CaughtError::Error(error) => Thrown::new("Error", cut(error.to_string())),
+        CaughtError::Value(value) => ScriptException::new("Error", cut(shown(ctx, &value))),
+        CaughtError::Error(error) => ScriptException::new("Error", cut(error.to_string())),
     }
 }
 
@@ -346,7 +346,7 @@ fn forget(ctx: &Ctx<'_>, error: rquickjs::Error) {
     drop(CaughtError::from_error(ctx, error));
 }
 
-fn of_exception(exception: &Exception<'_>) -> Thrown {
+fn of_exception(exception: &Exception<'_>) -> ScriptException {
     let object: &Object<'_> = exception.as_object();
     let text = |key: &str| match object.get::<_, Coerced<String>>(key) {
         Ok(text) => Some(cut(text.0)),
@@ -355,7 +355,7 @@ fn of_exception(exception: &Exception<'_>) -> Thrown {
             None
         }
     };
-    Thrown {
+    ScriptException {
         name: text("name").unwrap_or_else(|| "Error".to_owned()),
         message: text("message").unwrap_or_default(),
         stack: text("stack"),

@@ -8,9 +8,9 @@
 use super::bpf::{Rules, Test, Verdict, is, masked, without};
 use std::collections::BTreeMap;
 
-/// What the rules depend on.
+/// The facts about the kernel and the grants on which the filter depends.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Circumstances {
+pub(super) struct FilterContext {
     /// Internet sockets are granted.
     pub(super) network: bool,
     /// There are folders in which the program may change modes and times.
@@ -294,7 +294,7 @@ const ALLOWED_OLD: &[i64] = &[
 const ALLOWED_OLD: &[i64] = &[libc::SYS_renameat];
 
 /// The rules for a program.
-pub(super) fn rules(about: Circumstances) -> BTreeMap<u32, Rules> {
+pub(super) fn rules(about: FilterContext) -> BTreeMap<u32, Rules> {
     let mut table = Table(BTreeMap::new());
     for call in ALLOWED.iter().chain(ALLOWED_OLD) {
         table.put(*call, Rules::always(Verdict::Allow));
@@ -329,7 +329,7 @@ impl Table {
     }
 }
 
-fn files(table: &mut Table, about: Circumstances) {
+fn files(table: &mut Table, about: FilterContext) {
     // Opening is judged by Landlock; what it cannot see is a new file's mode.
     let (create, unnamed) = (libc::O_CREAT as u32, (libc::O_TMPFILE & !libc::O_DIRECTORY) as u32);
     let opens = |flags: u8| vec![vec![without(flags, create | unnamed)], vec![without(flags + 1, LENDING_MODES)]];
@@ -403,10 +403,10 @@ fn files(table: &mut Table, about: Circumstances) {
     table.put(libc::SYS_mmap, Rules { rules: vec![(vec![shared], shared_memory)], otherwise: Verdict::Allow });
 }
 
-fn sockets(table: &mut Table, about: Circumstances) {
+fn sockets(table: &mut Table, about: FilterContext) {
     // A stream pair can be connected to nothing else; a datagram socket could be sent from to any path.
     let pair = |kind: i32| vec![is(0, libc::AF_UNIX as u32), masked(1, SOCKET_TYPE, kind as u32)];
-    // The supervisor counts them, because what is buffered in them is nobody's memory.
+    // The supervisor counts them, because the data that they buffer counts as no process's memory.
     let counted = if about.supervised { Verdict::Notify } else { Verdict::Allow };
     let pairs = vec![pair(libc::SOCK_STREAM), pair(libc::SOCK_SEQPACKET)];
     table.decide_if(libc::SYS_socketpair, pairs, counted, REFUSED);
@@ -433,7 +433,7 @@ fn sockets(table: &mut Table, about: Circumstances) {
     }
 }
 
-fn processes(table: &mut Table, about: Circumstances) {
+fn processes(table: &mut Table, about: FilterContext) {
     let new_process = if about.supervised { Verdict::Notify } else { Verdict::Allow };
     table.decide_if(libc::SYS_clone, vec![vec![without(0, CLONE_REFUSED)]], new_process, REFUSED);
     // Its flags lie in memory; libraries go on with `clone`.
@@ -458,7 +458,7 @@ fn processes(table: &mut Table, about: Circumstances) {
     table.put(libc::SYS_fcntl, Rules { rules: owners.into(), otherwise: Verdict::Allow });
     // One signal to the process group must reach everything the program started.
     table.answer(0, &[libc::SYS_setsid, libc::SYS_setpgid]);
-    // The death signal of the supervisor's child stays what it is.
+    // The parent-death signal of the supervisor's child cannot be changed.
     let mut operations: Vec<Vec<Test>> = PRCTLS.iter().map(|operation| vec![is(0, *operation)]).collect();
     operations.push(vec![is(0, libc::PR_SET_PDEATHSIG as u32), is(1, libc::SIGKILL as u32)]);
     table.decide_if(libc::SYS_prctl, operations, Verdict::Allow, Verdict::Errno(libc::EINVAL));

@@ -75,7 +75,7 @@ pub(super) fn restrict(walls: &Confinement, hidden: &[PathBuf]) -> Result<(), St
     }
     let null = [PathBuf::from("/dev/null")];
     for path in walls.write.iter().chain(&null) {
-        // Reaching a Unix socket is never among what a folder grants.
+        // A granted folder never includes the right to connect to a Unix socket in it.
         let rights = AccessFs::from_all(RIGHTS) & !AccessFs::ResolveUnix;
         created = allow(created, path, rights).map_err(|e| failed(&e))?;
     }

@@ -15,14 +15,14 @@ mod bpf;
 mod calls;
 mod files;
 mod hidden;
+mod kernel_features;
 mod memory;
 mod modes;
 mod supervise;
 mod sys;
-mod walls;
 
 pub use hidden::{hide, is_hidden};
-pub use walls::{MissingWall, Walls};
+pub use kernel_features::{KernelFeatures, MissingFeature};
 
 use crate::{child::close_all_but_standard, program::program};
 use rustix::process::{
@@ -290,13 +290,13 @@ fn confine(launch: &Launch, supervisor: Pid, supervised_by: &OwnedFd) -> Result<
         limit(Resource::Nproc, memory::tasks_of_user() + u64::from(launch.limits.threads()))?;
     }
     files::restrict(&launch.walls, &launch.hidden)?;
-    let about = |supervised| calls::Circumstances {
+    let about = |supervised| calls::FilterContext {
         network: launch.walls.network,
         writes: !launch.walls.write.is_empty(),
         supervised,
         ids: (getuid().as_raw(), getgid().as_raw()),
-        signals_are_covered: abi >= walls::ABI_SCOPE,
-        truncate_is_covered: abi >= walls::ABI_TRUNCATE,
+        signals_are_covered: abi >= kernel_features::ABI_SCOPE,
+        truncate_is_covered: abi >= kernel_features::ABI_TRUNCATE,
     };
     let filter = |supervised| bpf::compile(&calls::rules(about(supervised)), calls::REFUSED, calls::LAST_KNOWN);
     let failed = |e: std::io::Error| format!("seccomp: {e}");

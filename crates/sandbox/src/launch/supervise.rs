@@ -148,7 +148,7 @@ impl Supervisor {
         let Some(listener) = self.listener.take() else { return };
         if let Ok(Some(asked)) = sys::receive(&listener) {
             let reply = self.reply_to(&listener, &asked);
-            // Where answering fails the caller stays blocked, which harms nobody but itself.
+            // If the response cannot be sent, the calling process stays blocked, which affects no other process.
             sys::reply(&listener, asked.id, &reply).ok();
         }
         self.listener = Some(listener);

@@ -140,7 +140,7 @@ pub(super) fn still_waits(listener: &OwnedFd, id: u64) -> bool {
 }
 
 #[repr(C, align(8))]
-struct OneDescriptor([u8; 64]);
+struct DescriptorMessage([u8; 64]);
 
 /// Two connected sockets, closed at `exec`.
 pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -157,7 +157,7 @@ pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 pub(super) fn send_descriptor(over: &OwnedFd, sent: &OwnedFd) -> io::Result<()> {
     let mut byte = [0u8; 1];
     let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
-    let mut space = OneDescriptor([0; 64]);
+    let mut space = DescriptorMessage([0; 64]);
     // SAFETY: the message points at live buffers; the control buffer is aligned and larger than one descriptor needs.
     unsafe {
         let mut message: libc::msghdr = zeroed();
@@ -178,7 +178,7 @@ pub(super) fn send_descriptor(over: &OwnedFd, sent: &OwnedFd) -> io::Result<()> 
 pub(super) fn receive_descriptor(over: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let mut byte = [0u8; 1];
     let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
-    let mut space = OneDescriptor([0; 64]);
+    let mut space = DescriptorMessage([0; 64]);
     // SAFETY: as in `send_descriptor`; the descriptor that the kernel writes is ours.
     unsafe {
         let mut message: libc::msghdr = zeroed();

@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 use tokio_util::sync::CancellationToken;
-use toolyard_sandbox::{BoxFuture, Bridge, Finished, Limits, Method, ScriptFailure, ScriptRunner, wire::Thrown};
+use toolyard_sandbox::{
+    BoxFuture, Bridge, Finished, Limits, Method, ScriptFailure, ScriptRunner, wire::ScriptException,
+};
 
 /// Answers `search` and `describe` with what it was asked, `call` with a little behaviour.
 #[derive(Default)]
@@ -21,7 +23,7 @@ pub(crate) struct Echo {
 }
 
 impl Bridge for Echo {
-    fn ask(&self, method: Method, args: Vec<Value>) -> BoxFuture<'_, Result<Value, Thrown>> {
+    fn ask(&self, method: Method, args: Vec<Value>) -> BoxFuture<'_, Result<Value, ScriptException>> {
         Box::pin(async move {
             self.asked.fetch_add(1, Ordering::SeqCst);
             let now = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
@@ -38,9 +40,10 @@ impl Bridge for Echo {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                     Ok(json!("short"))
                 }
-                (Method::Call, Some("fail")) => {
-                    Err(Thrown { code: Some("NOT_FOUND".to_owned()), ..Thrown::new("ToolError", "no such thing") })
-                }
+                (Method::Call, Some("fail")) => Err(ScriptException {
+                    code: Some("NOT_FOUND".to_owned()),
+                    ..ScriptException::new("ToolError", "no such thing")
+                }),
                 (Method::Call, Some("huge")) => Ok(json!("x".repeat(2 << 20))),
                 _ => Ok(json!({"method": method, "args": args})),
             };

@@ -1,28 +1,32 @@
-//! Who put a question, and who may answer it.
+//! Who asked a question, and who may answer it.
 //!
-//! An administrator may answer any. Anybody else with `operator.approvals` may answer what its own device asked about
-//! (through another connection: nobody answers for the call it waits for), and what names its device as a reviewer.
-//! A question that no connection put, such as a plan's, is for whoever could not have put it.
+//! An administrator may answer every question. Another caller with `operator.approvals` may answer questions that its
+//! own device asked through another connection (no connection may approve a call that it is waiting for), and questions
+//! that name its device as a reviewer. A question that no connection asked, such as a plan's, may be answered by every
+//! caller that could not have asked it.
 
 use super::question::Asked;
 use crate::{Hub, hub::Connection};
 use serde_json::Value;
-use toolyard_engine::approvals::{ApprovalRequest, REQUESTER};
+use toolyard_engine::{
+    approvals::{ApprovalRequest, REQUESTER},
+    authority::holds,
+};
 
 /// Where a question comes from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Asker {
-    /// The connection, where there is one.
+    /// The connection that asked, if any.
     pub(crate) connection: Option<String>,
     device: Option<String>,
-    /// Devices that may answer beside the usual.
+    /// Additional devices that may answer.
     reviewers: Vec<String>,
-    /// A client's own question, on behalf of something else, and not one about a call it waits for.
+    /// Whether a client asked on behalf of something else, instead of about a call that it is waiting for.
     is_own: bool,
 }
 
 impl Asker {
-    /// Of a question that was put.
+    /// The origin of a question that was asked.
     pub(crate) fn of(request: &ApprovalRequest) -> Self {
         let noted = request.extra.get(REQUESTER).and_then(Value::as_str);
         let (connection, device) = match noted.and_then(|text| text.split_once(' ')) {
@@ -38,7 +42,7 @@ impl Asker {
         }
     }
 
-    /// Of a question about a call that a connection is about to make.
+    /// The origin of a question about a call that a connection is about to make.
     pub(crate) fn about_a_call(connection: Option<&Connection>) -> Self {
         Self {
             connection: connection.map(|c| c.id.clone()),
@@ -47,7 +51,7 @@ impl Asker {
         }
     }
 
-    /// How a connection is noted beside its question, to be read again by [`Asker::of`].
+    /// The text that is stored with a question to identify its connection; [`Asker::of`] reads it.
     pub(crate) fn note(connection: &Connection) -> String {
         match &connection.device {
             Some(device) => format!("{} {device}", connection.id),
@@ -57,33 +61,57 @@ impl Asker {
 
     /// Whether a connection may see the question and answer it.
     pub(crate) fn may_be_answered_by(&self, connection: &Connection) -> bool {
-        if connection.has("operator.admin") {
+        self.may_answer(&Answerer::from(connection))
+    }
+
+    /// Whether a client of any node may see the question and answer it.
+    fn may_answer(&self, client: &Answerer<'_>) -> bool {
+        if holds(client.scopes, "operator.admin") {
             return true;
         }
-        if !connection.has("operator.approvals") {
+        if !holds(client.scopes, "operator.approvals") {
             return false;
         }
-        // A person at a console is nobody's agent: whoever asked, a person may answer.
-        if connection.standing().is_person {
+        // A person at a console may answer every question, whoever asked it.
+        if client.is_person {
             return true;
         }
-        let device = connection.device.as_ref();
-        if device.is_some_and(|device| self.reviewers.contains(device)) {
+        if client.device.is_some_and(|device| self.reviewers.iter().any(|reviewer| reviewer == device)) {
             return true;
         }
-        let same_connection = self.connection.as_ref() == Some(&connection.id);
-        match (&self.device, &self.connection) {
-            (Some(asking), _) => device == Some(asking) && (self.is_own || !same_connection),
+        let same_connection = self.connection.as_deref() == Some(client.connection);
+        match (self.device.as_deref(), &self.connection) {
+            (Some(asking), _) => client.device == Some(asking) && (self.is_own || !same_connection),
             (None, Some(_)) => self.is_own && same_connection,
-            (None, None) => self.reviewers.is_empty() && !connection.has("operator.write"),
+            (None, None) => self.reviewers.is_empty() && !holds(client.scopes, "operator.write"),
         }
     }
 
-    /// Whether somebody is connected who shows questions of a kind and may answer this one.
+    /// Whether a client is connected, to this node or another one, that shows questions of this kind and may answer this
+    /// one.
     pub(crate) fn is_heard(&self, hub: &Hub, kind: &str) -> bool {
-        hub.any(|c| {
-            let is_another = self.is_own || self.connection.as_ref() != Some(&c.id);
-            is_another && c.shows_approvals(kind) && self.may_be_answered_by(c)
-        })
+        let is_another = |client: &Answerer<'_>| self.is_own || self.connection.as_deref() != Some(client.connection);
+        let hears = |client: &Answerer<'_>| is_another(client) && self.may_answer(client);
+        hub.any(|c| c.shows_approvals(kind) && hears(&Answerer::from(c)))
+            || hub.inner.elsewhere.any_approver(kind, hears)
+    }
+}
+
+/// A client that may answer questions.
+pub(crate) struct Answerer<'a> {
+    pub(crate) connection: &'a str,
+    pub(crate) device: Option<&'a str>,
+    pub(crate) scopes: &'a [String],
+    pub(crate) is_person: bool,
+}
+
+impl<'a> From<&'a Connection> for Answerer<'a> {
+    fn from(connection: &'a Connection) -> Self {
+        Self {
+            connection: &connection.id,
+            device: connection.device.as_deref(),
+            scopes: &connection.scopes,
+            is_person: connection.standing().is_person,
+        }
     }
 }

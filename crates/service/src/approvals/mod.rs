@@ -1,5 +1,5 @@
-//! Approvals over the Gateway: questions of policy and hooks, and those that clients put themselves (`exec.*`,
-//! `plugin.*`). The engine keeps questions and answers; here they are shown, and it is checked who may answer.
+//! Approvals over the Gateway: questions of policy and hooks, and those that clients ask themselves (`exec.*`,
+//! `plugin.*`). The engine stores questions and answers; this module shows them and checks who may answer.
 
 mod asker;
 pub mod people;
@@ -7,7 +7,7 @@ mod put;
 mod question;
 mod show;
 
-pub(crate) use asker::Asker;
+pub(crate) use asker::{Answerer, Asker};
 use question::{DecisionWord, ExecQuestion, PluginQuestion};
 use show::{CommandQuestion, Decided, Snapshot};
 pub(crate) use show::{Requested, Resolved, kind};
@@ -25,7 +25,7 @@ use serde_json::Value;
 use toolyard_engine::approvals::{Approval, ApprovalDecision, GrantScope, Verdict};
 use toolyard_protocol::Failure;
 
-/// History in one page, where nothing else is said.
+/// The number of questions in one page of the history, by default.
 const DEFAULT_PAGE: usize = 50;
 /// Milliseconds of a day.
 const DAY_MS: u64 = 86_400_000;
@@ -68,11 +68,11 @@ pub struct IdParams {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
-    /// A command's.
+    /// A question about a command.
     Exec,
-    /// A plugin's, a policy's or a hook's.
+    /// A question of a plugin, a policy or a hook.
     Plugin,
-    /// A system agent's; there are none here.
+    /// A question of a system agent; Toolyard has none.
     SystemAgent,
 }
 
@@ -125,26 +125,26 @@ pub struct HistoryParams {
     kind: Option<Kind>,
 }
 
-/// That an answer counts.
+/// The confirmation that an answer was accepted.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Accepted {
     ok: bool,
 }
 
-/// Whether an answer counts, and the question as it is now.
+/// Whether an answer was accepted, and the current state of the question.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Applied {
     applied: bool,
     approval: Snapshot,
 }
 
-/// A question with its fate.
+/// A question with its outcome.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Found {
     approval: Snapshot,
 }
 
-/// A decision that was waited for.
+/// The decision that a request waited for.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Waited {
@@ -153,7 +153,7 @@ pub struct Waited {
     terminal_reason: Option<String>,
 }
 
-/// Questions with their fates.
+/// Questions with their outcomes.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct History {
@@ -163,7 +163,7 @@ pub struct History {
 }
 
 fn not_found(method: &str) -> RpcError {
-    // The methods that take any kind speak more briefly, as the real gateway's do.
+    // The methods for all kinds have shorter messages, as in the real gateway.
     if method.starts_with("approval.") {
         return RpcError::invalid("approval not found").detail("reason", "APPROVAL_NOT_FOUND");
     }
@@ -211,7 +211,7 @@ impl Hub {
         Ok(Waited { decided: Decided::from(&settled), terminal_reason: settled.terminal_reason.clone() })
     }
 
-    /// Answers a question. Whether it was open, and what came of it.
+    /// Answers a question. Returns whether it was open, and its state.
     async fn resolve(
         &self,
         call: &Call<'_>,
@@ -228,7 +228,7 @@ impl Hub {
             _ => return Err(RpcError::invalid("invalid decision").into()),
         };
         if params.reviewer.is_some() {
-            // Only a channel can vouch for somebody behind it, and there is none here that could.
+            // Only a messaging channel can answer in the name of a person behind it, and Toolyard has no channels.
             return Err(not_found(call.method).into());
         }
         let approval = self.approval(call, &params.id, wanted).await?;
@@ -243,7 +243,7 @@ impl Hub {
             if call.method != "approval.resolve" {
                 return Err(unavailable(word, &approval, &allowed).into());
             }
-            // Whoever answers something that was not offered did not understand the question: that is a no.
+            // An answer that the question did not offer counts as a denial.
             verdict = Verdict { decision: ApprovalDecision::Deny, reason: "malformed-verdict", ..verdict };
         }
         let by = connection.caller("main", None);
@@ -263,7 +263,7 @@ impl Hub {
 }
 
 impl ResolveParams {
-    /// When an allow-always ends; never, unless it was said.
+    /// When an allow-always ends; never by default.
     fn grant_end(&self) -> Result<Option<Timestamp>, RpcError> {
         let days = self.grant_expires_in_days.map(|days| days.0.saturating_mul(DAY_MS));
         let Some(ms) = self.grant_expires_in_ms.map(|ms| ms.0).or(days) else { return Ok(None) };
@@ -273,7 +273,7 @@ impl ResolveParams {
     }
 }
 
-/// The refusal of an answer that was not offered.
+/// The error for an answer that the question does not offer.
 fn unavailable(word: DecisionWord, approval: &Approval, allowed: &[DecisionWord]) -> RpcError {
     let word = word.as_str();
     if kind(&approval.request) == "exec" {
@@ -284,7 +284,7 @@ fn unavailable(word: DecisionWord, approval: &Approval, allowed: &[DecisionWord]
     RpcError::invalid(format!("{word} is unavailable for this plugin approval")).detail("allowedDecisions", allowed)
 }
 
-/// In the real gateway's words: the reason alone, no code.
+/// The failure in the real gateway's format: the reason without a code.
 fn plain(method: &str, failure: Failure) -> MethodError {
     match failure.details.as_ref().and_then(|details| details.get("reason")).and_then(Value::as_str) {
         Some("APPROVAL_NOT_FOUND") => not_found(method).into(),

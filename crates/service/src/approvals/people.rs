@@ -79,7 +79,7 @@ pub struct Question {
     pub id: String,
     /// `policy`, `plugin` or `exec`.
     pub kind: String,
-    /// A few words.
+    /// A short title.
     pub title: String,
     /// Why it is asked.
     pub description: String,
@@ -113,7 +113,7 @@ pub struct Question {
     /// The hash of the policy that asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_hash: Option<String>,
-    /// The hash of all that is shown: an answer names it.
+    /// The hash of everything that is shown; an answer refers to it.
     pub shown: String,
     /// The agent that made the call.
     pub agent: String,
@@ -128,14 +128,14 @@ pub struct Question {
     pub call_id: Option<CallId>,
     /// When it was asked.
     pub asked_at: Timestamp,
-    /// When it is too late.
+    /// When the question expires.
     pub expires_at: Timestamp,
     /// Whether a caller waits for the answer right now. If not, the caller can come back for it.
     pub waiting: bool,
     /// The path arguments of the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
-    /// The answers that the question takes.
+    /// The possible answers.
     pub decisions: Vec<String>,
     /// The scopes that a grant may have here.
     pub scopes: Vec<ScopeWord>,
@@ -173,7 +173,7 @@ pub struct GivenAnswer {
     /// The door by which the answer came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub door: Option<String>,
-    /// When.
+    /// The time of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
     /// `user`, `client-user`, `timeout`, `no-route`, `cancelled`, `superseded` or `restart`.
@@ -234,7 +234,8 @@ impl Question {
     }
 }
 
-/// The scopes that a grant may have: a plan is approved once, and a client's question stands for itself.
+/// The scopes that a grant may have; none if the question does not offer allow-always. For a question that is not about
+/// a call, a grant covers the same arguments alone.
 fn scopes(approval: &Approval) -> Vec<ScopeWord> {
     let request = &approval.request;
     if !show::allowed(&approval.request).contains(&DecisionWord::AllowAlways) {
@@ -258,15 +259,15 @@ pub struct AnswerParams {
     /// The hash of what the person was shown; the answer is refused if the question shows something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown: Option<String>,
-    /// What the caller is told about a denial; at most 500 characters are kept.
+    /// The reason that the caller receives with a denial; at most 500 characters are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// What an `allow-always` covers; the whole tool for ever where it is absent.
+    /// What an `allow-always` covers; if it is absent, the whole tool without an end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<GrantParams>,
 }
 
-/// What can be answered.
+/// The possible answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Decision {
@@ -274,7 +275,7 @@ pub enum Decision {
     AllowOnce,
     /// This call, and those that the grant covers.
     AllowAlways,
-    /// No.
+    /// The call is denied.
     Deny,
 }
 
@@ -284,13 +285,13 @@ pub enum Decision {
 pub struct GrantParams {
     /// Which calls.
     pub scope: GrantScope,
-    /// How long, in milliseconds; for ever where it is absent.
+    /// The duration in milliseconds; unlimited if it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 315_360_000_000u64))]
     pub expires_in_ms: Option<u64>,
 }
 
-/// Whether an answer counts, and the question as it is now.
+/// Whether an answer was accepted, and the current state of the question.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Answered {
     /// False if the question had another answer already: see `approval.answer`.
@@ -326,7 +327,7 @@ pub struct RevokeParams {
     pub id: String,
 }
 
-/// A grant that was taken back.
+/// A grant that was revoked.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Revoked {
     /// The grant.
@@ -335,7 +336,7 @@ pub struct Revoked {
     pub revoked: bool,
 }
 
-/// Whether the caller may see a question: the owner of this machine any, a client those that it may answer.
+/// Whether the caller may see a question: the owner of this machine sees all, a client those that it may answer.
 fn is_visible(call: &Call<'_>, approval: &Approval) -> bool {
     let client = call.client.as_ref();
     client.is_none_or(|client| Asker::of(&approval.request).may_be_answered_by(client.connection))

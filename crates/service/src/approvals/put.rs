@@ -1,4 +1,4 @@
-//! Questions that clients put themselves: `plugin.approval.request` and `exec.approval.request`, answered in one
+//! Questions that clients ask themselves: `plugin.approval.request` and `exec.approval.request`, answered in one
 //! response or two.
 
 use super::{
@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 use toolyard_engine::approvals::{Answer, ApprovalRequest, MAX_WAIT_MS, Opened, REQUESTER, Route};
 use toolyard_protocol::canonical;
 
-/// A question waits this long unless it says otherwise.
+/// How long a question waits by default, in milliseconds.
 const DEFAULT_WAIT_MS: u64 = 120_000;
 /// Characters of a command that its question shows.
 const MAX_DESCRIPTION: usize = 512;
 
-/// A question to be put.
+/// A question that is about to be asked.
 struct Question {
     id: String,
     kind: &'static str,
@@ -29,18 +29,18 @@ struct Question {
     tool: String,
     agent: Option<String>,
     session: Option<String>,
-    /// What an allow-always would cover: this and nothing else. The answers it takes are part of it, so that a question
-    /// that wants to be asked each time is not answered by an allow-always to one that did not.
+    /// What an allow-always would cover, and nothing else. The possible answers are part of it, so that an allow-always
+    /// does not answer a later question that excludes allow-always.
     subject: Value,
-    /// The client's own words.
+    /// The client's own description of the question.
     words: Value,
     wait: Option<Count>,
     is_two_phase: bool,
-    /// Without a route a question ends at once, unless its asker would rather wait for one to appear.
+    /// Whether the question ends at once if nobody can answer it; otherwise it waits until somebody can.
     needs_route: bool,
 }
 
-/// The first of two responses: the question is put.
+/// The first of two responses: the question has been asked.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Accepted<'a> {
@@ -135,7 +135,7 @@ impl Handle<ExecApprovalRequest> for Hub {
 }
 
 impl Hub {
-    /// Puts a client's question and waits for its answer, in one response or two.
+    /// Asks a client's question and waits for the answer, with one response or two.
     async fn put(&self, call: &Call<'_>, question: Question) -> Result<Decided, MethodError> {
         let client = call.client()?;
         let wait = question.wait.map_or(DEFAULT_WAIT_MS, |wait| wait.0).clamp(1, MAX_WAIT_MS);

@@ -1,4 +1,4 @@
-//! A client's own words about its question: what it may say, and what is kept of it beside the question.
+//! A client's description of its question: which fields it may have, and which of them are stored with the question.
 
 use crate::{
     AnyJson, Object,
@@ -8,10 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_engine::approvals::ApprovalRequest;
 
-/// Where a client's own words about its question are kept.
+/// The key under which a client's description is stored with its question.
 pub(super) const REQUEST: &str = "request";
 
-/// Everything that can be answered.
+/// The possible answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum DecisionWord {
@@ -19,7 +19,7 @@ pub(crate) enum DecisionWord {
     AllowOnce,
     /// This call and others like it.
     AllowAlways,
-    /// No.
+    /// The call is denied.
     Deny,
 }
 
@@ -35,15 +35,15 @@ impl DecisionWord {
     }
 }
 
-/// How grave a question is.
+/// The severity of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Severity {
-    /// Worth knowing.
+    /// For information.
     Info,
-    /// Worth a look.
+    /// The call should be checked.
     Warning,
-    /// Hard to take back.
+    /// The call's effects are hard to undo.
     Critical,
 }
 
@@ -57,7 +57,7 @@ impl Severity {
     }
 }
 
-/// A question that a plugin's client puts.
+/// A question that a plugin's client asks.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PluginQuestion {
@@ -116,7 +116,7 @@ pub struct PluginQuestion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Unavailable {
-    /// Each command is to be asked about.
+    /// Every command needs its own answer.
     AllowAlways,
 }
 
@@ -134,7 +134,7 @@ pub struct ExecQuestion {
     pub(super) command_argv: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) system_run_plan: Option<Object>,
-    /// Of the environment only the names are kept: its values are nobody else's business.
+    /// Only the names of the environment's variables are kept, because their values may be secret.
     #[serde(skip_serializing)]
     pub(super) env: Option<Object>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -197,7 +197,7 @@ pub struct ExecQuestion {
     approval_reviewer_device_ids: Option<Vec<String>>,
     #[serde(skip_serializing)]
     pub(super) require_delivery_route: Option<bool>,
-    /// There is no other way to deliver one here.
+    /// Accepted and ignored: questions are always delivered to approval clients.
     #[serde(default, skip_serializing, rename = "deliverToApprovalClientsOnly")]
     _deliver_to_approval_clients_only: bool,
     #[serde(skip_serializing)]
@@ -210,7 +210,7 @@ pub struct ExecQuestion {
     pub(super) env_keys: Option<Vec<String>>,
 }
 
-/// What is kept of a client's words, whichever kind of question it put.
+/// The stored part of a client's description, for every kind of question.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Asked {
@@ -248,10 +248,10 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// A client's words beside a question; none where no client put it.
+    /// The client's description that is stored with a question; `None` if no client asked it.
     pub(super) fn of(request: &ApprovalRequest) -> Option<Self> {
         let kept = request.extra.get(REQUEST)?;
-        // What an older version kept and this one cannot read is shown as a question without words.
+        // A description that an older version stored and this one cannot read is shown as empty.
         Some(Self::deserialize(kept).unwrap_or_default())
     }
 }

@@ -1,4 +1,4 @@
-//! Questions and answers in the shapes that lists, events and snapshots have.
+//! Questions and answers in the formats of lists, events and snapshots.
 
 use super::question::{Asked, DecisionWord, Unavailable};
 use crate::{AnyJson, Object};
@@ -7,12 +7,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use toolyard_engine::approvals::{Approval, ApprovalDecision, ApprovalRequest};
 
-/// What kind of question clients take it for.
+/// The kind of a question, as clients know it.
 pub(crate) fn kind(request: &ApprovalRequest) -> &'static str {
     if request.kind == "exec" { "exec" } else { "plugin" }
 }
 
-/// The answers a question takes. No is always one of them.
+/// The answers that a question offers. Denial is always one of them.
 pub(super) fn allowed(request: &ApprovalRequest) -> Vec<DecisionWord> {
     let asked = Asked::of(request).unwrap_or_default();
     let is_exec = kind(request) == "exec";
@@ -84,7 +84,7 @@ struct ExecShown {
     unavailable_decisions: Option<Vec<Unavailable>>,
 }
 
-/// The question itself, as it was put.
+/// The question itself, as it was asked.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(untagged)]
 enum ShownQuestion {
@@ -105,7 +105,7 @@ impl From<&ApprovalRequest> for ShownQuestion {
 }
 
 impl PluginShown {
-    /// A question that a client put: its own words, and nothing in place of what it left out.
+    /// A question that a client asked: its own fields, without defaults for missing ones.
     fn new(request: &ApprovalRequest, asked: Asked) -> Self {
         let allowed_decisions = asked.allowed_decisions.is_some().then(|| allowed(request));
         Self {
@@ -251,7 +251,7 @@ impl From<&Approval> for Decided {
     }
 }
 
-/// A command's question for whoever is about to answer it.
+/// A question about a command, with what an approver needs to answer it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CommandQuestion {
@@ -289,7 +289,7 @@ pub(super) fn word(decision: &ApprovalDecision) -> DecisionWord {
     }
 }
 
-/// A question with its fate, whatever its kind.
+/// A question of any kind, with its outcome.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Snapshot {
@@ -386,7 +386,7 @@ impl Snapshot {
             if request.expires_at >= now {
                 return snapshot;
             }
-            // The process that asked is gone and its time is over: nobody can answer any more.
+            // The process that asked has ended and the question has expired, so it cannot be answered any more.
             let resolved_at_ms = Some(Some(request.expires_at.as_millisecond()));
             return Self { status: "expired", reason: Some("timeout"), resolved_at_ms, ..snapshot };
         };

@@ -1,5 +1,5 @@
-//! The tools of bridged sessions: who they are and how they ask. [`SessionTools`] lists and renders; it stands behind a
-//! trait because a bridged session is to see what an MCP client sees, and the gateway knows no MCP.
+//! The tools of bridged sessions: their callers and their approvals. [`SessionTools`] lists tools and renders results.
+//! It is a trait because a bridged session must see what an MCP client sees, and this crate does not know MCP.
 
 use super::{BRIDGED_CALL, agent_of};
 use crate::Hub;
@@ -7,19 +7,20 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::watch;
-use toolyard_bridge::server::{CallFailure, CallOrder, Offer};
+use toolyard_bridge::server::{CallFailure, Offer, ToolCallRequest};
 use toolyard_engine::{BoxFuture, CallRequest, Caller, Door, authority, redact::redactor};
 
-/// Lists and runs the tools of bridged sessions, in MCP's words.
+/// Lists and runs the tools of bridged sessions, in MCP's format.
 pub trait SessionTools: Send + Sync + 'static {
-    /// What a caller is shown.
+    /// The tools that a caller is offered.
     fn offer(&self, caller: Arc<Caller>) -> BoxFuture<'_, Offer>;
 
-    /// Runs a call down the one road: a `CallToolResult`, whether it went well or not.
+    /// Runs a call through the pipeline. Returns a `CallToolResult`, also for a failure.
     fn call(&self, caller: Arc<Caller>, request: CallRequest) -> BoxFuture<'_, Value>;
 }
 
-/// Who a bridged session is: it may call tools as policy allows for its door, agent and session, and nothing else.
+/// The caller of a bridged session: it may call the tools that the policy allows for its door, agent and session, and
+/// nothing else.
 fn caller(session: &str) -> Arc<Caller> {
     Arc::new(Caller {
         door: Door::Bridge,
@@ -32,14 +33,14 @@ fn caller(session: &str) -> Arc<Caller> {
 }
 
 impl Hub {
-    /// Sets who lists and runs the tools of bridged sessions. Without it they have none.
+    /// Sets the implementation that lists and runs the tools of bridged sessions. Without it they have no tools.
     pub fn set_bridge_tools(&self, tools: Arc<dyn SessionTools>) {
         if self.inner.bridge.tools.set(tools).is_err() {
             tracing::error!("bridged sessions have their tools already");
         }
     }
 
-    /// What a session is shown.
+    /// The tools that a session is offered.
     pub(super) async fn bridged_offer(&self, session: &str) -> Offer {
         match self.inner.bridge.tools.get() {
             Some(tools) => tools.offer(caller(session)).await,
@@ -47,10 +48,10 @@ impl Hub {
         }
     }
 
-    /// Runs a session's call. `stop` fires when nobody wants the result any more.
+    /// Runs a session's call. `stop` fires when the result is not needed any more.
     pub(super) async fn bridged_call(
         &self,
-        order: CallOrder,
+        order: ToolCallRequest,
         mut stop: watch::Receiver<bool>,
     ) -> Result<Value, CallFailure> {
         let Some(tools) = self.inner.bridge.tools.get() else {
@@ -62,7 +63,7 @@ impl Hub {
         let request = CallRequest {
             tool: order.tool,
             args: order.args,
-            // Claude Code's own wait is short: it is told at once that nobody can be asked.
+            // Claude Code's timeout is short, so a call fails at once if nobody can be asked.
             asking: self.route(None, false),
             idempotency_key: Some(order.once),
             cancel: Some(cancel.clone()),
@@ -88,14 +89,14 @@ impl Hub {
     }
 }
 
-/// Answers when somebody says stop; not when nobody can any more.
+/// Returns when a stop is requested; never returns if the sender is dropped.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     if stop.wait_for(|stop| *stop).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// What the bridge needs to know of a rendered result; the rest is passed on as it is.
+/// The fields of a rendered result that the bridge reads; the rest is passed on unchanged.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Rendered {

@@ -1,5 +1,6 @@
-//! `bridge.*`: sessions opened for Claude Code, messages to it, what it says, and answers to its permission questions.
+//! `bridge.*`: sessions for Claude Code, messages to and from it, and answers to its permission questions.
 
+use super::owners;
 use crate::{
     Call, Handle, Hub, Lane, MethodError, Object, RpcError, Terms,
     hub::Connection,
@@ -14,17 +15,21 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use toolyard_bridge::{
     frames::{Behavior, InboundMessage},
-    server::{Accepted, ApprovalRole, MAX_SESSIONS, Opening, Permitted, ReplyError, SessionView, check_message},
+    server::{
+        ApprovalRole, InboundOutcome, MAX_SESSIONS, PermissionOutcome, ReplyError, SessionTerms, SessionView,
+        check_message,
+    },
 };
 use toolyard_engine::authority::Power;
 
 /// The name of the server in the MCP configuration.
 const SERVER: &str = "toolyard";
-/// People who may answer in words.
+/// The largest number of people who may answer in words.
 const MAX_SENDERS: usize = 100;
-/// Characters of an id that a caller made up which are repeated to it.
+/// How many characters of a caller's id are repeated in an error.
 const MAX_SHOWN: usize = 20;
-/// Whoever gives a verdict on Claude Code's questions, says who else may, or sees the questions, holds this.
+/// The scope that is needed to answer Claude Code's permission questions, to name others who may, and to see the
+/// questions.
 const APPROVALS: &str = "operator.approvals";
 
 methods! {
@@ -42,7 +47,7 @@ methods! {
     BridgePermissionReply = "bridge.permission.reply", Terms::consent().lane(Lane::Express), ReplyParams => Replied;
 }
 
-/// What a connection may do about permission questions: its scopes say it, and nothing that it sends.
+/// What a connection may do about permission questions. Its scopes decide, and nothing that it sends.
 fn standing(connection: &Connection) -> ApprovalRole {
     if connection.has(APPROVALS) { ApprovalRole::Approver } else { ApprovalRole::Messenger }
 }
@@ -66,7 +71,7 @@ fn not_open(session: &str) -> RpcError {
 pub struct OpenParams {
     /// The session.
     pub session_key: Text,
-    /// The session's agent, where the key does not say it.
+    /// The session's agent, if the key does not contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<Text>,
     /// The channel that messages come from.
@@ -77,24 +82,24 @@ pub struct OpenParams {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 200))]
     pub chat_id: Option<Text>,
-    /// Whom Claude Code works for.
+    /// The user for whom Claude Code works.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 200))]
     pub user: Option<Text>,
-    /// The UUID that Claude Code is started with; a new one unless it is named.
+    /// The UUID that Claude Code is started with; a new one by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub claude_session: Option<Text>,
-    /// Who may answer permission questions in words, beside those whom the configuration names.
+    /// Users who may answer permission questions in words, in addition to the configured ones.
     #[serde(default)]
     pub allowed_senders: Vec<String>,
-    /// The program of the plugin; this one unless it is named.
+    /// The program of the plugin; this program by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
     pub command: Option<Text>,
 }
 
-/// Everything that Claude Code must be started with.
+/// The settings with which Claude Code must be started.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Opened {
@@ -141,7 +146,7 @@ impl Handle<BridgeOpen> for Hub {
             return Err(RpcError::invalid(problem).into());
         }
         let claude_session = claude_session(params.claude_session.as_deref())?;
-        // One at a time: the senders of an open session are read here and written below.
+        // Sessions are opened one at a time: the senders of an open session are read here and written below.
         let _one = self.inner.bridge.opening.lock().await;
         let allowed_senders = self.senders(call.connection()?, &key.full, params.allowed_senders)?;
         if allowed_senders.len() > MAX_SENDERS {
@@ -158,9 +163,12 @@ impl Handle<BridgeOpen> for Hub {
         {
             meta.extend(given.map(|given| (name.to_owned(), given.0.into())));
         }
-        self.open_bridge(Opening {
+        if !self.own_bridge(&key.full).await? {
+            return Err(owners::opened_elsewhere().into());
+        }
+        self.open_bridge(SessionTerms {
             session: key.full.clone(),
-            token_sha256: Opening::digest(&token),
+            token_sha256: SessionTerms::digest(&token),
             claude_session: claude_session.clone(),
             allowed_senders,
             meta,
@@ -218,7 +226,7 @@ impl Hub {
 pub struct SessionParams {
     /// The session.
     pub session_key: Text,
-    /// The session's agent, where the key does not say it.
+    /// The session's agent, if the key does not contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<Text>,
 }
@@ -246,12 +254,12 @@ impl Handle<BridgeClose> for Hub {
 pub struct InboundParams {
     /// The session.
     pub session_key: Text,
-    /// The session's agent, where the key does not say it.
+    /// The session's agent, if the key does not contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<Text>,
     /// The message.
     pub content: Text,
-    /// What its channel says of it.
+    /// Metadata from its channel.
     #[serde(default)]
     pub meta: Object,
 }
@@ -259,11 +267,11 @@ pub struct InboundParams {
 /// A message for Claude, by whichever door.
 pub type Message = InboundParams;
 
-/// What became of a message.
+/// The result of a message.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Receive {
-    /// It is on its way to Claude, or waits for it.
+    /// The message was sent to Claude, or waits for it.
     Message {
         /// Always true.
         ok: bool,
@@ -272,16 +280,16 @@ pub enum Receive {
         /// `sent` or `buffered`.
         outcome: &'static str,
     },
-    /// It was the answer to a permission question.
+    /// The message was an answer to a permission question.
     Verdict {
-        /// Whether the answer counts.
+        /// Whether the answer was accepted.
         ok: bool,
         /// `verdict`.
         outcome: &'static str,
-        /// `allow` or `deny`, where it counts.
+        /// `allow` or `deny`, if it was accepted.
         #[serde(skip_serializing_if = "Option::is_none")]
         behavior: Option<&'static str>,
-        /// Why it does not count.
+        /// Why it was not accepted.
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<&'static str>,
     },
@@ -295,7 +303,7 @@ impl Handle<BridgeInbound> for Hub {
 }
 
 impl Hub {
-    /// Takes a message for Claude, by whichever door. It is durable when this answers; on its way it is sooner.
+    /// Accepts a message for Claude from any door. The message is durable when this returns; it may be sent earlier.
     pub async fn receive(&self, message: Message, from: ApprovalRole, principal: &str) -> Result<Receive, MethodError> {
         let key = Key::read(&message.session_key, message.agent_id.as_deref())?;
         check_message(&message.content, &message.meta)
@@ -313,10 +321,10 @@ impl Hub {
         }
         match accepted {
             None => Err(not_open(&key.full).into()),
-            Some(Accepted::Message { sent }) => {
+            Some(InboundOutcome::Message { sent }) => {
                 Ok(Receive::Message { ok: true, request_id, outcome: if sent { "sent" } else { "buffered" } })
             }
-            Some(Accepted::Verdict(permitted)) => verdict(permitted),
+            Some(InboundOutcome::Verdict(permitted)) => verdict(permitted),
         }
     }
 }
@@ -339,17 +347,17 @@ fn complete(mut meta: Object, mut known: Object, id: &str, principal: &str) -> O
     meta
 }
 
-/// What became of an answer in words.
-fn verdict(permitted: Permitted) -> Result<Receive, MethodError> {
+/// The result of an answer in words.
+fn verdict(permitted: PermissionOutcome) -> Result<Receive, MethodError> {
     let refused = |reason| Receive::Verdict { ok: false, outcome: "verdict", behavior: None, reason: Some(reason) };
     match permitted {
-        Permitted::Counted(behavior) => {
+        PermissionOutcome::Counted(behavior) => {
             let behavior = Some(behavior.as_str());
             Ok(Receive::Verdict { ok: true, outcome: "verdict", behavior, reason: None })
         }
-        Permitted::NotAllowed => Ok(refused("the sender may not answer permission questions")),
-        Permitted::TooLate => Ok(refused("the question is closed")),
-        Permitted::NeedsApprover => {
+        PermissionOutcome::NotAllowed => Ok(refused("the sender may not answer permission questions")),
+        PermissionOutcome::TooLate => Ok(refused("the question is closed")),
+        PermissionOutcome::NeedsApprover => {
             Err(needs_approvals("a question is open, and the message reads like its answer").into())
         }
     }
@@ -361,7 +369,7 @@ fn verdict(permitted: Permitted) -> Result<Receive, MethodError> {
 pub struct OutboundParams {
     /// The session.
     pub session_key: Text,
-    /// The session's agent, where the key does not say it.
+    /// The session's agent, if the key does not contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<Text>,
     /// Only messages after the one with this number.
@@ -369,7 +377,7 @@ pub struct OutboundParams {
     pub after: Option<Count>,
 }
 
-/// What Claude said.
+/// Messages from Claude.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Outbound {
@@ -394,7 +402,7 @@ impl Handle<BridgeOutbound> for Hub {
         let key = Key::read(&params.session_key, params.agent_id.as_deref())?;
         let after = params.after.unwrap_or_default().0;
         let said =
-            self.see_bridge(|rules| rules.said_after(&key.full, after, to)).ok_or_else(|| not_open(&key.full))?;
+            self.see_bridge(|rules| rules.outbound_after(&key.full, after, to)).ok_or_else(|| not_open(&key.full))?;
         let messages = said.into_iter().map(|(seq, said)| SaidMessage {
             seq,
             chat_id: said.chat_id,
@@ -411,9 +419,9 @@ impl Handle<BridgeOutbound> for Hub {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BehaviorWord {
-    /// Yes.
+    /// The action is allowed.
     Allow,
-    /// No.
+    /// The action is denied.
     Deny,
 }
 
@@ -423,7 +431,7 @@ pub enum BehaviorWord {
 pub struct ReplyParams {
     /// The session.
     pub session_key: Text,
-    /// The session's agent, where the key does not say it.
+    /// The session's agent, if the key does not contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<Text>,
     /// The question.
@@ -433,7 +441,7 @@ pub struct ReplyParams {
     pub behavior: BehaviorWord,
 }
 
-/// That an answer counts.
+/// The confirmation that an answer was accepted.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Replied {
     ok: bool,
@@ -461,7 +469,7 @@ impl Handle<BridgePermissionReply> for Hub {
                 let shown: String = request_id.chars().take(MAX_SHOWN).collect();
                 Err(RpcError::invalid(format!("no permission question \"{shown}\" is open"))
                     .detail("code", "NOT_FOUND")
-                    .detail("suggestion", "It was answered, has expired, or Claude Code is gone.")
+                    .detail("suggestion", "It was answered, has expired, or Claude Code has disconnected.")
                     .into())
             }
         }
@@ -475,12 +483,12 @@ pub struct StatusParams {
     /// The session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<Text>,
-    /// The session's agent, where the key does not say it.
+    /// The session's agent, if the key does not contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<Text>,
 }
 
-/// Sessions that were opened for Claude Code.
+/// The open sessions of Claude Code.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct BridgeState {
     #[schemars(with = "Vec<Object>")]

@@ -1,10 +1,11 @@
-//! The Claude bridge's server end: its sessions in the store, and who is told what. The rules are in
-//! `toolyard_bridge::server::Hub`; here its actions are carried out. The door brings the sockets.
+//! The server side of the Claude bridge: stores its sessions and sends its frames and events. The rules are in
+//! `toolyard_bridge::server::Hub`, whose actions this module carries out. The door owns the sockets.
 //!
-//! What goes to a plugin is put into its queue while the bridge's state is locked, so that nothing overtakes anything.
+//! Frames for a plugin are queued while the bridge's state is locked, so that their order is kept.
 
 mod calls;
 mod methods;
+mod owners;
 mod queue;
 
 pub use calls::SessionTools;
@@ -31,7 +32,7 @@ use tokio::sync::{mpsc, watch};
 use toolyard_bridge::{
     frames::{InboundMessage, OutboundMessage},
     mailbox::MailboxLimits,
-    server::{Action, CallOrder, ConnectionId, Hub as Rules, NewSession, Opening, Settled},
+    server::{Action, ConnectionId, Hub as Rules, NewSession, QuestionOutcome, SessionTerms, ToolCallRequest},
 };
 use toolyard_engine::{
     Store,
@@ -61,7 +62,7 @@ const OPENINGS: &str = "bridge.sessions";
 const INBOX: &str = "bridge.inbox";
 /// What Claude said to people, the last of each session.
 const SAID: &str = "bridge.said";
-/// Something Claude says, and where the store has it.
+/// A message from Claude, and its position in the store.
 struct Saying {
     session: String,
     seq: u64,
@@ -77,9 +78,9 @@ pub(crate) struct Bridge {
     queues: Mutex<HashMap<ConnectionId, Queue>>,
     calls: Mutex<HashMap<(String, String), watch::Sender<bool>>>,
     tools: OnceLock<Arc<dyn SessionTools>>,
-    /// What Claude said, on its way to the disk and then to people, in order.
+    /// Claude's messages, in order, waiting to be stored and then delivered.
     said: mpsc::UnboundedSender<Saying>,
-    /// Their other end, until somebody takes it.
+    /// The receiving end, until the delivering task takes it.
     sayings: Mutex<Option<mpsc::UnboundedReceiver<Saying>>>,
     limits: MailboxLimits,
     began: Instant,
@@ -107,8 +108,11 @@ impl Bridge {
 }
 
 impl Hub {
-    /// Takes up again what was open when the last process ended.
+    /// Restores the sessions and messages that were open when the last process ended.
     pub(crate) fn restore_bridge(&self) {
+        if self.service().cluster().is_some() {
+            return self.restore_unowned();
+        }
         let store = self.service().engine().store().clone();
         let kept = || Ok::<_, StoreError>((store.list(OPENINGS)?, store.list(INBOX)?, store.list(SAID)?));
         let (openings, inbox, said) = match kept() {
@@ -116,7 +120,7 @@ impl Hub {
             Err(error) => return tracing::error!(%error, "the bridge's sessions cannot be read"),
         };
         let mut hub = lock(&self.inner.bridge.rules);
-        for opening in openings.iter().filter_map(|(_, bytes)| serde_json::from_slice::<Opening>(bytes).ok()) {
+        for opening in openings.iter().filter_map(|(_, bytes)| serde_json::from_slice::<SessionTerms>(bytes).ok()) {
             hub.open(NewSession { opening, limits: self.inner.bridge.limits });
         }
         // Ids sort by time, and so do the keys of one session.
@@ -131,13 +135,13 @@ impl Hub {
             if let Some((session, seq)) = key.rsplit_once('\n')
                 && let (Ok(seq), Ok(message)) = (seq.parse(), serde_json::from_slice::<OutboundMessage>(&bytes))
             {
-                hub.restore_said(session, seq, message);
+                hub.restore_outbound(session, seq, message);
             }
         }
     }
 
-    /// Opens a session for a plugin, durably. The secret is given back once and not kept.
-    pub(crate) async fn open_bridge(&self, opening: Opening) -> Result<(), StoreError> {
+    /// Opens a session for a plugin, durably. The secret is returned once and not stored.
+    pub(crate) async fn open_bridge(&self, opening: SessionTerms) -> Result<(), StoreError> {
         let store = self.service().engine().store();
         let bytes = serde_json::to_vec(&opening).map_err(|e| StoreError::failed(e.to_string()))?;
         let position = store.put(OPENINGS, &opening.session, bytes, None)?;
@@ -151,6 +155,7 @@ impl Hub {
     pub(crate) async fn close_bridge(&self, session: &str) -> Result<bool, StoreError> {
         let store = self.service().engine().store();
         let position = store.remove(OPENINGS, session)?;
+        self.disown_bridge(session)?;
         let was_open = self.with_bridge(|hub| match hub.close(session) {
             Some(actions) => (true, actions),
             None => (false, Vec::new()),
@@ -159,17 +164,17 @@ impl Hub {
         Ok(was_open)
     }
 
-    /// Looks at the hub.
+    /// Reads the hub's state.
     pub(crate) fn see_bridge<T>(&self, look: impl FnOnce(&Rules) -> T) -> T {
         look(&lock(&self.inner.bridge.rules))
     }
 
-    /// Tells the hub something and carries out what it wants.
+    /// Passes an event to the hub and carries out the resulting actions.
     pub(crate) fn with_bridge<T>(&self, tell: impl FnOnce(&mut Rules) -> (T, Vec<Action>)) -> T {
         self.with_bridge_kept(tell).0
     }
 
-    /// The same, and where the store has what was kept on the way: durable is what is waited for.
+    /// The same, and returns the store position of what was stored, so that the caller can wait until it is durable.
     pub(crate) fn with_bridge_kept<T>(
         &self,
         tell: impl FnOnce(&mut Rules) -> (T, Vec<Action>),
@@ -192,7 +197,7 @@ impl Hub {
                             queue.put(BridgeOut::Close(code, reason));
                         }
                     }
-                    // In the hub's order too: a message is kept before it is forgotten.
+                    // Store operations follow the hub's order too: a message is stored before it is removed.
                     Action::Keep { session, message } => kept = Some(self.keep(&session, &message)),
                     Action::Outbound { session, seq, message } => self.keep_said(session, seq, message),
                     Action::ForgetSaid { session, seq } => {
@@ -225,11 +230,11 @@ impl Hub {
         let bytes = serde_json::to_vec(&message).map_err(|e| StoreError::failed(e.to_string()));
         let kept = bytes.and_then(|bytes| self.store().put(SAID, &said_key(&session, seq), bytes, None));
         if self.inner.bridge.said.send(Saying { session, seq, message, kept }).is_err() {
-            tracing::error!("what Claude said is kept and not told: the gateway is stopping");
+            tracing::error!("a message of Claude is stored and not delivered: the gateway is stopping");
         }
     }
 
-    /// Tells people what Claude said, and Claude that it was said, once it is durable; in order.
+    /// Delivers Claude's messages to people and confirms them to Claude, in order, after each is durable.
     pub(crate) async fn tell_said(self) {
         let Some(mut sayings) = lock(&self.inner.bridge.sayings).take() else { return };
         loop {
@@ -257,7 +262,7 @@ impl Hub {
                 self.tell("bridge.outbound", &said, scope);
             }
             let kept = kept.map_err(|error| format!("the message could not be kept, and was not sent: {error}"));
-            self.with_bridge(|hub| ((), hub.said(&session, seq, kept)));
+            self.with_bridge(|hub| ((), hub.outbound_stored(&session, seq, kept)));
         }
     }
 
@@ -297,11 +302,11 @@ impl Hub {
                 };
                 self.tell("bridge.permission.requested", &asked, "operator.approvals");
             }
-            Action::Settled { session, request_id, how } => {
+            Action::QuestionClosed { session, request_id, how } => {
                 let (decision, by) = match how {
-                    Settled::Answered { behavior, by } => (behavior.as_str(), Some(by)),
-                    Settled::Expired => ("expired", None),
-                    Settled::Withdrawn => ("withdrawn", None),
+                    QuestionOutcome::Answered { behavior, by } => (behavior.as_str(), Some(by)),
+                    QuestionOutcome::Expired => ("expired", None),
+                    QuestionOutcome::Withdrawn => ("withdrawn", None),
                 };
                 let ts = Timestamp::now().as_millisecond();
                 let settled = PermissionSettled { session_key: session, request_id, decision, by, ts };
@@ -325,11 +330,13 @@ impl Hub {
     }
 
     fn tell(&self, event: &'static str, payload: &impl Serialize, scope: &str) {
-        self.broadcast(EventBody::new(event, payload), |c| c.role == "operator" && c.has(scope));
+        let body = EventBody::new(event, payload);
+        self.tell_everywhere(&body, scope);
+        self.broadcast(body, |c| c.role == "operator" && c.has(scope));
     }
 
-    /// The call goes on when the plugin goes away; its result is recorded either way.
-    fn start_bridged_call(&self, order: CallOrder) {
+    /// Starts a call. It continues if the plugin disconnects; its result is recorded either way.
+    fn start_bridged_call(&self, order: ToolCallRequest) {
         let (stop, stopped) = watch::channel(false);
         let place = (order.session.clone(), order.call_id.clone());
         lock(&self.inner.bridge.calls).insert(place.clone(), stop);
@@ -342,7 +349,7 @@ impl Hub {
         });
     }
 
-    /// Tells plugins when tools come or go.
+    /// Notifies plugins when tools are added or removed.
     pub(crate) async fn tell_bridge_tools(self) {
         let mut changes = self.service().engine().watch_tools();
         loop {
@@ -427,7 +434,7 @@ mod tests {
     use super::*;
     use toolyard_bridge::frames::FromPlugin;
 
-    /// The name of a frame's type. A frame that is added does not compile until it is named here.
+    /// The name of a frame's type. A new frame type does not compile until it is named here.
     fn frame_name(frame: &FromPlugin) -> Option<&'static str> {
         Some(match frame {
             FromPlugin::Hello(_) => "hello",
@@ -446,7 +453,7 @@ mod tests {
     fn every_frame_of_a_bridged_session_is_declared() {
         for (name, demand) in BRIDGE_FRAMES {
             assert!(demand.uses.is_empty() && demand.may_use.is_empty(), "{name}");
-            // A frame without its fields is still read as its own type, or refused for what it lacks.
+            // A frame without its fields is read as its own type or refused for the missing fields.
             let read = serde_json::from_value::<FromPlugin>(serde_json::json!({"type": name}));
             assert!(read.as_ref().ok().and_then(frame_name).is_none_or(|own| own == *name), "{name}");
             assert!(!matches!(read, Ok(FromPlugin::Unknown)), "{name} is no frame");

@@ -1,4 +1,4 @@
-//! A plugin's queue, and what its door does with it.
+//! The queue of frames for a plugin, and the functions that its door calls.
 
 use crate::{Hub, hub::lock};
 use std::sync::{
@@ -8,20 +8,20 @@ use std::sync::{
 use tokio::sync::mpsc;
 use toolyard_bridge::{frames::close, server::ConnectionId};
 
-/// Bytes waiting to be written to one plugin; beyond it, it does not read.
+/// How many bytes may wait for one plugin; a plugin with more is considered stuck.
 const MAX_QUEUED_BYTES: usize = 64 << 20;
 
-/// What is on its way to a plugin.
+/// An element of a plugin's queue.
 #[derive(Debug)]
 pub enum BridgeOut {
     /// A frame.
     Frame {
         /// Its text.
         text: String,
-        /// What to say when it is written.
+        /// The receipt to report when the frame has been written.
         receipt: Option<String>,
     },
-    /// The end: its code and reason.
+    /// Closes the connection with a code and a reason.
     Close(u16, &'static str),
 }
 
@@ -45,7 +45,7 @@ impl Queue {
             close => close,
         };
         if self.sender.send(out).is_err() {
-            tracing::debug!("a frame for a plugin that is gone was dropped");
+            tracing::debug!("a frame for a disconnected plugin was dropped");
         }
     }
 }
@@ -58,14 +58,14 @@ pub struct BridgeOutgoing {
 }
 
 impl BridgeOutgoing {
-    /// Frames of so many bytes have been written.
+    /// Reports that this number of bytes has been written.
     pub fn written(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::AcqRel);
     }
 }
 
 impl Hub {
-    /// A plugin connected: its connection, and what is to be written to it.
+    /// Registers a connected plugin. Returns its connection id and the queue to write from.
     pub fn bridge_connected(&self) -> (ConnectionId, BridgeOutgoing) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let bytes = Arc::<AtomicUsize>::default();
@@ -75,7 +75,7 @@ impl Hub {
         (id, BridgeOutgoing { receiver, bytes })
     }
 
-    /// A plugin is gone, for whatever reason.
+    /// Removes a disconnected plugin.
     pub fn bridge_disconnected(&self, id: ConnectionId) {
         lock(&self.inner.bridge.queues).remove(&id);
         self.with_bridge(|rules| ((), rules.disconnected(id)));
@@ -86,19 +86,19 @@ impl Hub {
         self.see_bridge(|rules| rules.is_bound(id))
     }
 
-    /// A text came in from a plugin.
+    /// Handles a text frame from a plugin.
     pub fn bridge_text(&self, id: ConnectionId, text: &str) {
         let now = self.inner.bridge.now();
         self.with_bridge(|rules| ((), rules.text(id, text, now)));
     }
 
-    /// Time passed.
+    /// Lets the hub check its timeouts.
     pub fn bridge_tick(&self, id: ConnectionId) {
         let now = self.inner.bridge.now();
         self.with_bridge(|rules| ((), rules.tick(id, now)));
     }
 
-    /// A frame that wanted a receipt was written.
+    /// Reports that a frame with a receipt has been written.
     pub fn bridge_written(&self, id: ConnectionId, receipt: &str) {
         self.with_bridge(|rules| ((), rules.written(id, receipt)));
     }

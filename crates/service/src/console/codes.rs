@@ -46,7 +46,7 @@ impl From<StoreError> for CodeProblem {
 /// What is kept of a code.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct KeptCode {
+pub(super) struct StoredCode {
     pub(super) rights: Rights,
     /// Who had it made.
     pub(super) by: String,
@@ -61,7 +61,7 @@ impl Console {
         let code = new_secret::<CODE_BYTES>()?;
         let life = if for_phone { PHONE_CODE_LIFE } else { CODE_LIFE };
         let expires_at = self.now().saturating_add(life).map_err(|e| StoreError::failed(e.to_string()))?;
-        let kept = KeptCode { rights, by: by.to_owned(), expires_at_ms: expires_at.as_millisecond(), used: false };
+        let kept = StoredCode { rights, by: by.to_owned(), expires_at_ms: expires_at.as_millisecond(), used: false };
         let position =
             self.store.put(SPACE, &hash_of(&code), write(&kept)?, expires_at.checked_add(REMEMBERED).ok())?;
         self.store.durable(position).await?;
@@ -69,10 +69,10 @@ impl Console {
     }
 
     /// Uses a code up. Of two that come at once, one succeeds.
-    pub(super) fn use_code(&self, code: &str) -> Result<KeptCode, CodeProblem> {
+    pub(super) fn use_code(&self, code: &str) -> Result<StoredCode, CodeProblem> {
         let key = hash_of(code);
         let Some(found) = self.store.get(SPACE, &key)? else { return Err(CodeProblem::Unknown) };
-        let kept: KeptCode = serde_json::from_slice(&found)
+        let kept: StoredCode = serde_json::from_slice(&found)
             .map_err(|e| StoreError::failed(format!("a pairing code is damaged: {e}")))?;
         if kept.used {
             return Err(CodeProblem::Used);
@@ -81,7 +81,7 @@ impl Console {
         if kept.expires_at_ms <= now.as_millisecond() {
             return Err(CodeProblem::Expired);
         }
-        let used = write(&KeptCode { used: true, ..kept.clone() })?;
+        let used = write(&StoredCode { used: true, ..kept.clone() })?;
         let forgotten_at = now.checked_add(REMEMBERED).ok();
         match self.store.compare_and_set(SPACE, &key, Some(&found), Some((used, forgotten_at)))? {
             Swap::Done => Ok(kept),
@@ -90,6 +90,6 @@ impl Console {
     }
 }
 
-fn write(kept: &KeptCode) -> Result<Vec<u8>, StoreError> {
+fn write(kept: &StoredCode) -> Result<Vec<u8>, StoreError> {
     serde_json::to_vec(kept).map_err(|e| StoreError::failed(e.to_string()))
 }

@@ -26,9 +26,9 @@ use toolyard_protocol::{ExecutionEvent, RunId};
 const MAX_KEPT: usize = 2048;
 /// How long runs are watched after the last console has gone.
 const LINGER: Duration = Duration::from_secs(600);
-/// How often the counts of runs under way are told.
+/// How often the call counts of running runs are sent.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
-/// Runs under way whose counts are told.
+/// Maximum number of running runs whose counts are sent.
 const MAX_PROGRESS: usize = 50;
 
 /// Who is sent an item.
@@ -132,7 +132,7 @@ impl Feed {
         }
     }
 
-    /// Tells of progress, which nobody misses: the end of a run tells all of it.
+    /// Sends progress. A lost progress event does no harm: the event at the end of a run has the final counts.
     fn tell(&self, news: &News, at: Timestamp) {
         let body = Arc::new(EventBody::new("feed", &Item { seq: None, at, news }).droppable());
         lock(&self.0).send(&body, Audience::Readers);
@@ -216,7 +216,7 @@ impl Hub {
         self.inner.feed.push(&news, Audience::Readers, event.timestamp);
     }
 
-    /// Tells the counts of runs under way that have made calls since they were told.
+    /// Sends the counts of running runs that have made calls since the last time.
     async fn tell_progress(&self, told: &mut HashMap<RunId, u64>) {
         for run_id in self.service().engine().active_runs().into_iter().take(MAX_PROGRESS) {
             let Some(run) = counted(self.service(), run_id).await else { continue };
@@ -275,7 +275,7 @@ impl Sources {
     fn of(hub: &Hub) -> Self {
         let engine = hub.service().engine();
         Self {
-            runs: engine.bus().subscribe(Subscription { runs_only: true, ..Subscription::default() }),
+            runs: engine.watch_events_soon(Subscription { runs_only: true, ..Subscription::default() }),
             approvals: engine.approvals().subscribe(),
             devices: hub.service().devices().subscribe(),
         }
@@ -292,7 +292,7 @@ async fn counted(service: &Service, run_id: RunId) -> Option<RunSummary> {
         Ok::<_, crate::MethodError>(row.map(|row| service.counted(row)).transpose()?)
     });
     read.await.unwrap_or_else(|error| {
-        tracing::debug!(error = error.message(), %run_id, "a run cannot be told of");
+        tracing::debug!(error = error.message(), %run_id, "the event of a run could not be built");
         None
     })
 }

@@ -5,12 +5,14 @@
 //! script can copy, and an origin that is ours; the gateway checks all of them. *Has no* sockets, headers or cookies.
 
 mod codes;
+mod deny;
 mod feed;
 mod methods;
 mod paired;
 mod tickets;
 
 pub use codes::{CodeProblem, PairingCode};
+pub use deny::DenyOutcome;
 pub(crate) use feed::Feed;
 pub use methods::{ConsoleCode, ConsoleCodeParams, ConsoleSubscribe, DownloadsTicket, NewCode};
 pub use paired::{CLIENT_ID, ConsoleDevice, PairedBrowser, Pairing, ShownConsole};
@@ -34,7 +36,7 @@ pub enum Rights {
     Owner,
     /// Reads, and answers questions.
     Approver,
-    /// Reads.
+    /// May read, and nothing else.
     Viewer,
 }
 

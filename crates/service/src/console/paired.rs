@@ -21,7 +21,7 @@ const COOKIE_BYTES: usize = 32;
 const MAX_NAME: usize = 64;
 /// When a device was last seen is written at most this often.
 const SEEN_EVERY: SignedDuration = SignedDuration::from_mins(1);
-/// The first line of what a browser signs when it is paired, and when it connects.
+/// The first line of the text that a browser signs when it is paired and when it connects.
 const PAIR: &str = "toolyard-console-pair-v1";
 const CONNECT: &str = "toolyard-console-connect-v1";
 

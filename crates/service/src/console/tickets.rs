@@ -49,7 +49,7 @@ impl DownloadForm {
     }
 }
 
-/// A download that a ticket stands for.
+/// The download that a ticket gives access to.
 #[derive(Debug, Clone)]
 pub struct Download {
     /// The run.
@@ -62,7 +62,7 @@ pub struct Download {
 }
 
 impl Service {
-    /// The file that a download stands for: its name and its content.
+    /// The name and the content of a downloaded file.
     pub async fn download(&self, caller: Arc<Caller>, download: &Download) -> Result<(String, Box<RawValue>), Failure> {
         let method = match download.form {
             DownloadForm::Export => RunsExport::NAME,

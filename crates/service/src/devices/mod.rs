@@ -1,14 +1,15 @@
-//! Devices: who signs with which key, which scopes an operator gave them, and requests that wait for one.
+//! Devices: their keys, the scopes that an operator gave them, and pairing requests that wait for an operator.
 //!
 //! A device proves itself by an Ed25519 signature over the connection's nonce; its token lets it in without the shared
-//! credential. Tokens are derived from a secret in the store and never kept themselves; revoking moves a counter.
+//! credential. Tokens are derived from a secret in the store and are not stored themselves; revoking a token increments
+//! a counter.
 
 mod shown;
 mod signature;
 
 pub use shown::{DevicesAnswer, PendingDevice, ShownDevice, ShownToken};
 pub(crate) use shown::{PairingNews, PairingOutcome};
-pub use signature::{Disbelief, Signed};
+pub use signature::{SignatureProblem, Signed};
 
 use crate::console::ConsoleDevice;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
@@ -28,7 +29,7 @@ const DEVICES: &str = "devices";
 const REQUESTS: &str = "pairing";
 const SECRETS: &str = "gateway";
 const SECRET_KEY: &str = "deviceSecret";
-/// A pairing request waits this long.
+/// How long a pairing request waits.
 const REQUEST_LIFE: SignedDuration = SignedDuration::from_mins(10);
 /// Pairing requests that may wait at once.
 const MAX_REQUESTS: usize = 100;
@@ -60,7 +61,7 @@ pub struct Device {
     pub created_at_ms: i64,
     /// When its token was issued.
     pub issued_at_ms: i64,
-    /// Moves when the token is revoked.
+    /// Incremented when the token is revoked.
     pub generation: u64,
     /// What the token alone may be used for, when it was rotated for less than the device was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,8 +78,8 @@ impl Device {
     }
 }
 
-/// Why a device's token is not changed; told to the log, and to nobody who might be probing.
-pub enum Kept {
+/// Why a device's token is not changed. The reason is logged and not sent, because the caller might be probing.
+pub enum UnchangedReason {
     /// There is no such device, or not in this role.
     UnknownDeviceOrRole,
     /// More than an operator gave the device.
@@ -104,16 +105,16 @@ pub struct PairingRequest {
     pub ts: i64,
 }
 
-/// What watchers of devices hear.
+/// An event about devices.
 #[derive(Debug, Clone)]
 pub(crate) enum DeviceEvent {
-    /// A device wants in.
+    /// A device asks to be paired.
     Requested(Box<PairingRequest>),
     /// An operator decided.
     Resolved { request_id: String, device_id: String, decision: &'static str },
     /// A browser was paired.
     Paired { device_id: String },
-    /// A token is worth nothing from now on.
+    /// A token was revoked.
     Revoked { device_id: String },
 }
 
@@ -150,7 +151,7 @@ pub struct Devices {
     clock: Arc<dyn Clock>,
     secret: OnceLock<[u8; 32]>,
     events: broadcast::Sender<DeviceEvent>,
-    /// Held while a device is read, decided on and written: what was decided on is what is changed.
+    /// Held while a device is read, checked and written, so that the checked state is the one that is changed.
     changing: Mutex<()>,
 }
 
@@ -187,7 +188,7 @@ impl Devices {
             Some(secret) => *secret,
             None => {
                 let made = fresh_secret()?;
-                // Whoever comes first decides; the value is visible to `get` at once.
+                // The first writer decides; its value is visible to `get` at once.
                 self.store.put_if_absent(SECRETS, SECRET_KEY, made.to_vec(), None)?;
                 let kept = self.store.get(SECRETS, SECRET_KEY)?.unwrap_or_else(|| made.to_vec());
                 let kept: [u8; 32] =
@@ -211,7 +212,7 @@ impl Devices {
         Ok(same_secret(&self.token(device)?, shown))
     }
 
-    /// Lets a device in. Scopes it had already stay.
+    /// Pairs a device. It keeps the scopes that it already had.
     pub async fn pair(&self, device: Device) -> Result<Device, StoreError> {
         let _held = self.changing.lock().await;
         self.merge(device).await
@@ -222,7 +223,7 @@ impl Devices {
             device.created_at_ms = known.created_at_ms;
             device.generation = known.generation;
             device.issued_at_ms = known.issued_at_ms;
-            // A token for less stays one, until the device comes with the shared credential and wants more.
+            // A narrowed token stays narrowed until the device connects with the shared credential and asks for more.
             let wider = |narrow: &Vec<String>| device.scopes.iter().any(|scope| !holds(narrow, scope));
             device.narrowed = known.narrowed.filter(|narrow| known.role == device.role && !wider(narrow));
             for scope in known.scopes {
@@ -241,7 +242,7 @@ impl Devices {
         self.store.durable(position).await
     }
 
-    /// Lets a person's browser in, with exactly what its code gives.
+    /// Pairs a person's browser with exactly the rights of its code.
     pub(crate) async fn pair_console(&self, device: &Device) -> Result<(), StoreError> {
         let _held = self.changing.lock().await;
         self.save(device).await?;
@@ -260,7 +261,7 @@ impl Devices {
         Ok(())
     }
 
-    /// Notes that a device wants in. The same device asking again keeps its request.
+    /// Stores a pairing request. A device that asks again keeps its request.
     pub async fn request(&self, device: Device, remote_ip: String) -> Result<PairingRequest, Failure> {
         let waiting = self.requests()?;
         if let Some(known) =
@@ -302,10 +303,10 @@ impl Devices {
         one_named(self.list()?, name, |device| &device.device_id)?.ok_or_else(no_device)
     }
 
-    /// Lets a device in, up to what the approving caller holds.
+    /// Approves a pairing request, with at most the scopes that the approving caller holds.
     pub async fn approve(&self, request: &PairingRequest, by: &Caller) -> Result<Device, Failure> {
         let _held = self.changing.lock().await;
-        // Pairing changes what the device has already, too: its role, and a token that was narrowed.
+        // Pairing also changes what the device already has: its role, and a narrowed token.
         let known = self.get(&request.device.device_id)?.map(|device| device.scopes).unwrap_or_default();
         authority::covers(by, request.device.scopes.iter().chain(&known))?;
         self.take_request(request).await?;
@@ -314,7 +315,7 @@ impl Devices {
         Ok(device)
     }
 
-    /// Turns a device away that asks for no more than the caller holds.
+    /// Rejects a pairing request that asks for no more scopes than the caller holds.
     pub async fn reject(&self, request: &PairingRequest, by: &Caller) -> Result<(), Failure> {
         let _held = self.changing.lock().await;
         authority::covers(by, &request.device.scopes)?;
@@ -324,7 +325,7 @@ impl Devices {
     }
 
     fn tell(&self, event: DeviceEvent) {
-        // Nobody listening is no failure: events are for whoever is connected.
+        // It is no failure if nobody listens: events are for connected clients.
         drop(self.events.send(event));
     }
 
@@ -333,15 +334,15 @@ impl Devices {
         self.tell(DeviceEvent::Resolved { request_id, device_id, decision });
     }
 
-    /// Takes a request off the list; fails when somebody else did so first.
+    /// Removes a request from the list; fails if another caller has removed it first.
     async fn take_request(&self, request: &PairingRequest) -> Result<(), Failure> {
         self.request_with_id(&request.request_id)?;
         let position = self.store.remove(REQUESTS, &request.request_id)?;
         Ok(self.store.durable(position).await?)
     }
 
-    /// Forgets a device: its token is worth nothing from now on and its connections are closed. `own` is the caller's
-    /// own device, which it may always give up; any other must have no more than the caller holds.
+    /// Removes a device: its token becomes invalid and its connections are closed. `own` is the caller's own device,
+    /// which it may always remove; any other device must hold no more scopes than the caller.
     pub async fn revoke(&self, device_id: &str, by: &Caller, own: Option<&str>) -> Result<Device, Failure> {
         let _held = self.changing.lock().await;
         let device = self.get(device_id)?.ok_or_else(no_device)?;
@@ -354,7 +355,7 @@ impl Devices {
         Ok(device)
     }
 
-    /// Gives a device a new token, for all it was given or for less, and closes its connections.
+    /// Issues a new token for a device, with all of its scopes or fewer, and closes its connections.
     pub async fn rotate(
         &self,
         device_id: &str,
@@ -362,23 +363,23 @@ impl Devices {
         scopes: Option<Vec<String>>,
         now: Timestamp,
         by: &Caller,
-    ) -> Result<(Device, String), Kept> {
+    ) -> Result<(Device, String), UnchangedReason> {
         let _held = self.changing.lock().await;
-        let known = self.get(device_id).map_err(Kept::Store)?.filter(|device| device.role == role);
-        let mut device = known.ok_or(Kept::UnknownDeviceOrRole)?;
+        let known = self.get(device_id).map_err(UnchangedReason::Store)?.filter(|device| device.role == role);
+        let mut device = known.ok_or(UnchangedReason::UnknownDeviceOrRole)?;
         let touched = device.token_scopes().iter().chain(scopes.iter().flatten());
-        authority::covers(by, touched).map_err(|_| Kept::BeyondTheCaller)?;
+        authority::covers(by, touched).map_err(|_| UnchangedReason::BeyondTheCaller)?;
         if let Some(scopes) = scopes {
             if scopes.iter().any(|scope| !holds(&device.scopes, scope)) {
-                return Err(Kept::BeyondItsScopes);
+                return Err(UnchangedReason::BeyondItsScopes);
             }
             device.narrowed = Some(scopes);
         }
         device.generation += 1;
         device.issued_at_ms = now.as_millisecond();
-        self.save(&device).await.map_err(Kept::Store)?;
+        self.save(&device).await.map_err(UnchangedReason::Store)?;
         self.tell(DeviceEvent::Revoked { device_id: device.device_id.clone() });
-        let token = self.token(&device).map_err(Kept::Store)?;
+        let token = self.token(&device).map_err(UnchangedReason::Store)?;
         Ok((device, token))
     }
 
@@ -390,7 +391,7 @@ impl Devices {
     }
 }
 
-/// Whether two secrets are the same, in a time that does not tell where they differ.
+/// Compares two secrets in constant time.
 pub fn same_secret(a: &str, b: &str) -> bool {
     use subtle::ConstantTimeEq;
     let digest = |text: &str| Sha256::digest(text.as_bytes());
@@ -453,10 +454,10 @@ mod tests {
         let more = Some(vec!["operator.admin".to_owned()]);
         assert!(matches!(
             devices.rotate(&again.device_id, "operator", more, now, &owner).await,
-            Err(Kept::BeyondItsScopes)
+            Err(UnchangedReason::BeyondItsScopes)
         ));
         let node = devices.rotate(&again.device_id, "node", None, now, &owner).await;
-        assert!(matches!(node, Err(Kept::UnknownDeviceOrRole)));
+        assert!(matches!(node, Err(UnchangedReason::UnknownDeviceOrRole)));
         let back = devices.pair(Device { scopes: vec!["operator.write".into()], ..rotated.clone() }).await.unwrap();
         assert_eq!(back.narrowed, None, "the shared credential gives back what the device was given");
         let named = devices.device_named(&rotated.device_id[..10]).unwrap();

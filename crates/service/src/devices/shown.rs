@@ -5,13 +5,13 @@ use crate::console::PairedBrowser;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Paired devices and those that wait.
+/// Paired devices and pairing requests.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DevicesAnswer {
-    /// Devices that wait to be let in.
+    /// Devices that wait for approval.
     pub pending: Vec<PendingDevice>,
-    /// Devices that are in.
+    /// Paired devices.
     pub paired: Vec<ShownDevice>,
 }
 
@@ -25,7 +25,7 @@ pub struct ShownDevice {
     pub public_key: String,
     /// The program that runs on it.
     pub client_id: String,
-    /// What the program is used as.
+    /// The mode of the program, such as `cli` or `ui`.
     pub client_mode: String,
     /// Its operating system.
     pub platform: String,
@@ -34,17 +34,17 @@ pub struct ShownDevice {
     pub display_name: Option<String>,
     /// `operator` or `node`.
     pub role: String,
-    /// What it was given.
+    /// Its scopes.
     pub scopes: Vec<String>,
-    /// Who let it in.
+    /// Who approved it.
     pub approved_by: String,
-    /// When it first came.
+    /// When it was first paired.
     pub created_at_ms: i64,
     /// When its token was issued.
     pub issued_at_ms: i64,
     /// Its tokens, without their secrets.
     pub tokens: Vec<ShownToken>,
-    /// What makes it a person's browser.
+    /// Its rights as a person's browser, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub console: Option<PairedBrowser>,
 }
@@ -55,9 +55,9 @@ pub struct ShownDevice {
 pub struct ShownToken {
     /// The role it is for.
     pub role: String,
-    /// What it gives.
+    /// Its scopes.
     pub scopes: Vec<String>,
-    /// When the device first came.
+    /// When the device was first paired.
     pub created_at_ms: i64,
     /// When it was issued last.
     pub rotated_at_ms: i64,
@@ -89,18 +89,18 @@ impl From<Device> for ShownDevice {
     }
 }
 
-/// A device that waits to be let in, as doors show it.
+/// A device that waits for approval, as doors show it.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingDevice {
-    /// The device, as it would be.
+    /// The device as it would be paired.
     #[serde(flatten)]
     pub device: ShownDevice,
     /// The request.
     pub request_id: String,
-    /// Where it comes from.
+    /// The address that it connects from.
     pub remote_ip: String,
-    /// When it asked.
+    /// When the request was made.
     pub ts: i64,
 }
 

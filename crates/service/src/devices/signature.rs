@@ -1,10 +1,10 @@
-//! What a device signs when it connects, and whether it is right.
+//! The text that a device signs when it connects, and the check of its signature.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use ed25519_dalek::{Signature, VerifyingKey};
 use toolyard_protocol::canonical;
 
-/// What a device signed, as it stands in a connect frame.
+/// The signed fields of a connect frame.
 #[derive(Debug, Clone)]
 pub struct Signed<'a> {
     /// The device: the SHA-256 of its key.
@@ -33,14 +33,16 @@ pub struct Signed<'a> {
     pub device_family: &'a str,
 }
 
-/// Why a device is not believed: `(details.code, details.reason, message)`.
-pub type Disbelief = (&'static str, &'static str, &'static str);
+/// Why a device's signature is refused: `(details.code, details.reason, message)`.
+pub type SignatureProblem = (&'static str, &'static str, &'static str);
 
 impl Signed<'_> {
-    /// Whether the key is the device's, the nonce ours, the time now and the signature right.
-    pub fn verify(&self, nonce: &str, now_ms: i64, skew_ms: i64) -> Result<(), Disbelief> {
-        const BAD_KEY: Disbelief = ("DEVICE_AUTH_PUBLIC_KEY_INVALID", "device-public-key", "device public key invalid");
-        const BAD_SIGNATURE: Disbelief =
+    /// Checks that the key belongs to the device, the nonce is this connection's, the time is within the skew, and the
+    /// signature is valid.
+    pub fn verify(&self, nonce: &str, now_ms: i64, skew_ms: i64) -> Result<(), SignatureProblem> {
+        const BAD_KEY: SignatureProblem =
+            ("DEVICE_AUTH_PUBLIC_KEY_INVALID", "device-public-key", "device public key invalid");
+        const BAD_SIGNATURE: SignatureProblem =
             ("DEVICE_AUTH_SIGNATURE_INVALID", "device-signature", "device signature invalid");
         let key = BASE64URL.decode(self.public_key.trim_end_matches('=')).map_err(|_| BAD_KEY)?;
         let key: [u8; 32] = key.try_into().map_err(|_| BAD_KEY)?;

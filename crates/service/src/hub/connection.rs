@@ -1,4 +1,4 @@
-//! [`Connection`]: one client that is in, what it may do, and how it is shown to others.
+//! [`Connection`]: one connected client, its rights, and how it is shown to others.
 
 use super::{
     LastHeard, lock,
@@ -7,8 +7,9 @@ use super::{
 use crate::{Object, Terms, console::Rights};
 use jiff::Timestamp;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{
+    borrow::Cow,
     collections::HashMap,
     net::IpAddr,
     ops::Deref,
@@ -74,7 +75,7 @@ pub struct NodeSurface {
     pub path_env: Option<String>,
 }
 
-/// What the handshake found out about a client.
+/// The result of a client's handshake.
 #[derive(Debug)]
 pub struct Admitted {
     /// The connection.
@@ -97,14 +98,14 @@ pub struct Admitted {
     pub console: Option<Rights>,
 }
 
-/// One client that is in; what the handshake found out about it is read through `Deref`.
+/// One connected client; the results of its handshake are read through `Deref`.
 pub struct Connection {
     admitted: Admitted,
     /// The name under which its requests are recorded.
     pub principal: String,
     /// Its queue.
     pub outbox: Outbox,
-    /// Ends it.
+    /// Closes the connection.
     pub stop: CancellationToken,
     pub(crate) online_since: i64,
     heard: LastHeard,
@@ -155,6 +156,23 @@ impl Connection {
         (connection, outgoing)
     }
 
+    /// A client of another node, as a request of that node describes it: its scopes, and nothing that it could be sent.
+    pub(crate) fn of_caller(caller: &Caller, stop: CancellationToken) -> Self {
+        let admitted = Admitted {
+            id: uuid::Uuid::now_v7().to_string(),
+            client: ClientInfo::default(),
+            role: "operator".to_owned(),
+            scopes: caller.scopes.clone(),
+            caps: Vec::new(),
+            device: None,
+            address: IpAddr::from([0, 0, 0, 0]),
+            node: None,
+            console: None,
+        };
+        let (connection, _) = Self::new(admitted, LastHeard::default(), stop);
+        Self { principal: caller.principal.clone(), ..connection }
+    }
+
     /// The caller that requests of this connection act as, in a session. The last one is kept: most connections work
     /// in one session.
     pub(crate) fn caller(&self, agent: &str, session: Option<String>) -> Arc<Caller> {
@@ -167,7 +185,7 @@ impl Connection {
         caller
     }
 
-    /// A node is known by its device; one without is known only as long as it is connected.
+    /// A node is identified by its device, or by its connection if it has no device.
     pub(crate) fn node_id(&self) -> &str {
         self.device.as_deref().unwrap_or(&self.id)
     }
@@ -191,7 +209,7 @@ impl Connection {
         self.console.is_some()
     }
 
-    /// Whether the door of this connection carries a method. A person's browser is carried what the local socket carries
+    /// Whether the door of this connection carries a method. A person's browser may call what the local socket carries
     /// as well; what its device may do is decided by the method's demand.
     pub fn carries(&self, terms: &Terms) -> bool {
         terms.is_on_gateway() || self.is_console()
@@ -210,7 +228,7 @@ impl Connection {
                 }))
     }
 
-    /// Whether nothing was heard of it since it was pinged. One that came later was heard when it came.
+    /// Whether nothing has arrived since a ping was sent. A client that connected after the ping counts as heard.
     pub(super) fn silent_since(&self, pinged: Instant) -> bool {
         self.heard.is_before(pinged)
     }
@@ -244,7 +262,7 @@ impl Connection {
         })
     }
 
-    /// Backend clients without a device are machinery and are not shown.
+    /// Backend clients without a device are internal and are not shown.
     pub(super) fn is_shown(&self) -> bool {
         self.device.is_some() || self.client.mode != "backend"
     }
@@ -258,7 +276,7 @@ impl Connection {
             version: client.version.clone(),
             platform: client.platform.clone(),
             mode: client.mode.clone(),
-            reason: "connect",
+            reason: Cow::Borrowed("connect"),
             roles: vec![self.role.clone()],
             scopes: self.scopes.clone(),
             online_since: self.online_since,
@@ -274,7 +292,7 @@ impl Connection {
 }
 
 /// A client as presence shows it.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Presence {
     host: String,
@@ -282,21 +300,21 @@ pub struct Presence {
     version: String,
     platform: String,
     mode: String,
-    reason: &'static str,
+    reason: Cow<'static, str>,
     roles: Vec<String>,
     scopes: Vec<String>,
     online_since: i64,
     ts: i64,
     text: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     device_family: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     model_identifier: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     time_zone: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     device_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     instance_id: Option<String>,
 }
 

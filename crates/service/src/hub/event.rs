@@ -1,9 +1,9 @@
-//! What a connected client is sent without asking.
+//! Events: what a connected client is sent without a request.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// What an event says; the sequence number is the connection's own and comes last.
+/// The content of an event; its sequence number belongs to the connection and is added when it is written.
 #[derive(Debug)]
 pub struct EventBody {
     /// The event's name.
@@ -26,7 +26,7 @@ pub struct Versions {
 }
 
 impl EventBody {
-    /// An event that every connection it is meant for gets.
+    /// An event that is not dropped for slow connections.
     pub fn new(name: impl Into<String>, payload: &impl Serialize) -> Self {
         let payload = serde_json::value::to_raw_value(payload).unwrap_or_else(|_| RawValue::NULL.to_owned());
         Self { name: name.into(), payload, versions: None, drop_if_slow: false }
@@ -44,7 +44,7 @@ impl EventBody {
         self
     }
 
-    /// Bytes it will take, roughly.
+    /// Its approximate size in bytes.
     pub(crate) fn weight(&self) -> usize {
         self.payload.get().len() + self.name.len() + 96
     }

@@ -1,9 +1,10 @@
-//! [`Hub`]: what the clients of network doors share. Connections, their queues, and what they are told have a file each.
+//! [`Hub`]: what the clients of network doors share. Connections, their queues and their events each have a file.
 //!
-//! Nothing here waits for a client: what is sent to one goes into its queue, which is bounded in bytes; a client that
-//! lets it fill is closed. Nothing here knows a socket: a door takes what is queued and writes it.
+//! Nothing here waits for a client: frames go into the client's queue, which is bounded in bytes, and a client whose
+//! queue is full is closed. This module has no sockets: a door takes frames from the queue and writes them.
 
 mod connection;
+mod elsewhere;
 mod event;
 mod heard;
 mod news;
@@ -12,6 +13,7 @@ mod outbox;
 mod questions;
 
 pub use connection::{Admitted, ClientInfo, Connection, NodeSurface, OwnPresence, Presence, Present};
+use elsewhere::Elsewhere;
 pub use event::{EventBody, Versions};
 pub use heard::LastHeard;
 pub(crate) use offers::NotOffered;
@@ -34,7 +36,8 @@ use std::{
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// Presence lists name at most this many clients, the newest: it is a list for people, and everybody gets it.
+/// The largest number of clients in a presence list, newest first. The list is for people, and every client receives
+/// it.
 const MAX_SHOWN: usize = 100;
 
 /// What network clients share. Cheap to clone.
@@ -43,11 +46,11 @@ pub struct Hub {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// A Hub that may be gone: for what the Hub itself holds on to.
+/// A weak reference to a Hub, for objects that the Hub owns.
 pub struct WeakHub(Weak<Inner>);
 
 impl WeakHub {
-    /// The Hub, if it is still there.
+    /// The Hub, if it still exists.
     pub fn upgrade(&self) -> Option<Hub> {
         self.0.upgrade().map(|inner| Hub { inner })
     }
@@ -65,6 +68,7 @@ pub(crate) struct Inner {
     pub(crate) questions: Questions,
     pub(crate) feed: Feed,
     offers: Offers,
+    pub(crate) elsewhere: Elsewhere,
     connections: RwLock<HashMap<String, Arc<Connection>>>,
     presence_version: AtomicU64,
     presence_changed: Notify,
@@ -72,7 +76,7 @@ pub(crate) struct Inner {
 }
 
 impl Hub {
-    /// Makes the shared state and starts what keeps it current. Must be called inside a tokio runtime.
+    /// Creates the shared state and starts the tasks that keep it current. Must be called inside a tokio runtime.
     pub fn new(service: Service, settings: HubSettings, stop: CancellationToken) -> Self {
         let inner = Arc::new(Inner {
             metrics: Metrics::default(),
@@ -83,6 +87,7 @@ impl Hub {
             questions: Questions::default(),
             feed: Feed::default(),
             offers: Offers::default(),
+            elsewhere: Elsewhere::default(),
             connections: RwLock::default(),
             presence_version: AtomicU64::new(1),
             presence_changed: Notify::new(),
@@ -100,7 +105,7 @@ impl Hub {
         hub
     }
 
-    /// The same Hub, not kept alive by whoever holds this.
+    /// A weak reference, which does not keep the Hub alive.
     pub fn downgrade(&self) -> WeakHub {
         WeakHub(Arc::downgrade(&self.inner))
     }
@@ -115,7 +120,7 @@ impl Hub {
         &self.inner.settings
     }
 
-    /// Counters.
+    /// The counters that `/metrics` reports.
     pub fn metrics(&self) -> &Metrics {
         &self.inner.metrics
     }
@@ -125,18 +130,21 @@ impl Hub {
         &self.inner.pulse
     }
 
-    /// Ends everything that runs for clients.
+    /// The token that stops all work for clients.
     pub fn stop(&self) -> &CancellationToken {
         &self.inner.stop
     }
 
-    /// Takes a client in.
+    /// Adds a client.
     pub fn admit(&self, admitted: Admitted, heard: LastHeard) -> (Arc<Connection>, Outgoing) {
         let (mut connection, outgoing) = Connection::new(admitted, heard, self.inner.stop.child_token());
         if connection.shows_approvals("exec") || connection.shows_approvals("plugin") {
             connection.approver = Some(self.service().engine().approvals().approver_connected());
         }
         let connection = Arc::new(connection);
+        if connection.approver.is_some() {
+            self.inner.elsewhere.changed();
+        }
         self.write_connections().insert(connection.id.clone(), connection.clone());
         self.inner.metrics.connected();
         if connection.is_shown() {
@@ -145,24 +153,25 @@ impl Hub {
         (connection, outgoing)
     }
 
-    /// Lets a client go.
+    /// Removes a client.
     pub fn dismiss(&self, connection: &Arc<Connection>) {
         self.write_connections().remove(&connection.id);
         connection.stop.cancel();
         self.inner.questions.gone(connection);
         self.withdraw(connection);
         self.inner.metrics.disconnected();
+        self.inner.elsewhere.changed();
         if connection.is_shown() {
             self.presence_changed();
         }
     }
 
-    /// How many clients are in.
+    /// The number of connected clients.
     pub fn count(&self) -> usize {
         self.read_connections().len()
     }
 
-    /// Whether a connection is there that fits.
+    /// Whether a matching connection exists.
     pub(crate) fn any(&self, wanted: impl Fn(&Connection) -> bool) -> bool {
         self.read_connections().values().any(|c| wanted(c))
     }
@@ -174,7 +183,7 @@ impl Hub {
         nodes
     }
 
-    /// Sends an event to every connection that fits.
+    /// Sends an event to every matching connection.
     pub(crate) fn broadcast(&self, body: EventBody, wanted: impl Fn(&Connection) -> bool) {
         let body = Arc::new(body);
         for connection in self.read_connections().values() {
@@ -184,7 +193,7 @@ impl Hub {
         }
     }
 
-    /// Everybody who is here, this gateway first.
+    /// This gateway and all connected clients.
     pub fn presence(&self) -> Vec<Present> {
         let system = rustix::system::uname();
         let word = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
@@ -209,7 +218,8 @@ impl Hub {
             others.drain(..rest);
         }
         others.sort_by_key(|c| c.online_since);
-        let others = others.into_iter().map(|c| Present::Client(Box::new(c.presence())));
+        let others = others.into_iter().map(|c| c.presence()).chain(self.inner.elsewhere.presence());
+        let others = others.map(|presence| Present::Client(Box::new(presence)));
         std::iter::once(Present::Own(own)).chain(others).collect()
     }
 
@@ -222,6 +232,7 @@ impl Hub {
     }
 
     fn presence_changed(&self) {
+        self.inner.elsewhere.changed();
         self.inner.presence_version.fetch_add(1, Ordering::AcqRel);
         self.inner.presence_changed.notify_one();
     }

@@ -1,4 +1,4 @@
-//! What connections are told without asking: ticks, presence, health, approvals, devices, the end. One task each.
+//! The tasks that send events to connections: ticks, presence, health, approvals, devices, shutdown.
 
 use super::{EventBody, Hub, Out, Present, event::Tick};
 use crate::{
@@ -15,9 +15,10 @@ use std::{
 use tokio::sync::broadcast::error::RecvError;
 use toolyard_engine::approvals::ApprovalEvent;
 
-/// Presence is told at most this often, to few.
+/// The shortest time between two presence events, with few clients.
 const PRESENCE_PAUSE: Duration = Duration::from_millis(250);
-/// For each so many who are told, the pause grows by once more: a list for everybody grows with their square.
+/// The pause grows by `PRESENCE_PAUSE` for each this many clients, because sending a list of all clients to all clients
+/// grows with their square.
 const PRESENCE_CROWD: usize = 100;
 
 /// The event `presence`.
@@ -30,6 +31,9 @@ struct PresenceNews {
 #[derive(Serialize)]
 struct Shutdown<'a> {
     reason: &'a str,
+    /// Addresses of other nodes, where there are some.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    elsewhere: &'a [String],
 }
 
 impl Hub {
@@ -43,6 +47,10 @@ impl Hub {
         tokio::spawn(self.clone().take_pulse());
         tokio::spawn(self.clone().tell_bridge_tools());
         tokio::spawn(self.clone().tell_said());
+        if self.service().cluster().is_some() {
+            tokio::spawn(self.clone().tell_others());
+            tokio::spawn(self.clone().send_news());
+        }
     }
 
     async fn tick(self) {
@@ -72,7 +80,7 @@ impl Hub {
         }
     }
 
-    /// Many who come and go at once are told of together.
+    /// Sends presence events; changes that happen within the pause are sent together.
     async fn tell_presence(self) {
         loop {
             tokio::select! {
@@ -104,11 +112,12 @@ impl Hub {
             if self.count() == 0 {
                 continue;
             }
-            // Without a store there is nothing to tell; whoever asks is told why.
+            // Without a store there is no health to send; a request for it returns the reason.
             let Ok(health) = self.fresh_health().await else { continue };
             self.inner.health_version.fetch_add(1, Ordering::AcqRel);
             let body = EventBody::new("health", &health).with_versions(self.versions());
-            self.broadcast(body.droppable(), |c| c.has("operator.read"));
+            // A console has the feed, and a tab that nobody looks at is to be left alone.
+            self.broadcast(body.droppable(), |c| c.has("operator.read") && !c.is_console());
         }
     }
 
@@ -130,14 +139,14 @@ impl Hub {
                     let body = EventBody::new(name, &approvals::Resolved::from(&*approval));
                     (true, approval, body)
                 }
-                // Whoever missed one still has the lists.
+                // A client that missed an event can still fetch the lists.
                 Err(RecvError::Lagged(_)) => continue,
                 Err(RecvError::Closed) => return,
             };
             let kind = approvals::kind(&approval.request);
             let asker = approvals::Asker::of(&approval.request);
             self.broadcast(body, |c| {
-                // Whoever asks knows already that it asked.
+                // The client that asked does not need an event about its own question.
                 let is_news = is_resolved || asker.connection.as_ref() != Some(&c.id);
                 is_news && c.shows_approvals(kind) && asker.may_be_answered_by(c)
             });
@@ -161,14 +170,10 @@ impl Hub {
                     let payload = PairingOutcome { request_id, device_id, decision, ts };
                     self.broadcast(EventBody::new("device.pair.resolved", &payload), |c| c.has("operator.pairing"));
                 }
-                // Only the console shows it, in its feed.
+                // Only the console's feed shows this event.
                 Ok(DeviceEvent::Paired { .. }) => {}
                 Ok(DeviceEvent::Revoked { device_id }) => {
-                    for connection in self.read_connections().values() {
-                        if connection.device.as_deref() == Some(device_id.as_str()) {
-                            connection.outbox.send(Out::Close(1008, "device token revoked".to_owned()));
-                        }
-                    }
+                    self.revoke_everywhere(&device_id).await;
                 }
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
@@ -187,11 +192,20 @@ impl Hub {
         }
     }
 
-    /// Says goodbye to everybody; call it before stopping.
-    pub async fn farewell(&self, reason: &str) {
-        self.broadcast(EventBody::new("shutdown", &Shutdown { reason }), |_| true);
-        for connection in self.read_connections().values() {
-            connection.outbox.send(Out::Close(1012, "service restart".to_owned()));
+    /// Sends the shutdown event to all clients and leaves them connected. `elsewhere` are the addresses of other nodes.
+    pub fn announce_shutdown(&self, reason: &str, elsewhere: &[String]) {
+        self.broadcast(EventBody::new("shutdown", &Shutdown { reason, elsewhere }), |_| true);
+    }
+
+    /// Sends the shutdown event to all clients and closes their connections; call it before stopping. Each client is
+    /// given one of the addresses.
+    pub async fn farewell(&self, reason: &str, elsewhere: &[String]) {
+        self.announce_shutdown(reason, elsewhere);
+        for (number, connection) in self.read_connections().values().enumerate() {
+            // A close frame has room for 123 bytes of reason.
+            let node = elsewhere.get(number % elsewhere.len().max(1)).filter(|address| address.len() <= 100);
+            let reason = node.map_or_else(|| "service restart".to_owned(), |node| format!("service restart: {node}"));
+            connection.outbox.send(Out::Close(1012, reason));
         }
         let give_up = Instant::now() + Duration::from_secs(1);
         while self.count() > 0 && Instant::now() < give_up {

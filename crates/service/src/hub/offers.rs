@@ -1,10 +1,10 @@
-//! Tools that a connected client answers itself. They are the client's session's own: offered for it, called in it, and
-//! gone with the connection. A call takes the engine's road like any other; only its execution is a question to the client.
+//! Tools that a connected client executes itself. They belong to the client's session and are removed when the client
+//! disconnects. A call passes the engine's pipeline like any other; only its execution is a request to the client.
 
 use super::{Connection, EventBody, Hub, Unanswered, WeakHub, lock};
-use crate::Object;
+use crate::cluster::OfferedCall;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, Weak},
@@ -14,7 +14,7 @@ use toolyard_catalog::{RegistryError, SourceKind, ToolEntry, ToolSource, surface
 use toolyard_engine::{BoxFuture, CallContext, Failed, Output, Prepared, Provider, ToolExchange};
 use toolyard_protocol::{CallId, DEFAULT_TIMEOUT_MS, ErrorCode, Failure, RunId, ToolCall, ToolDefinition, ToolName};
 
-/// What is offered, by the tool's name.
+/// The offered tools, by name.
 #[derive(Default)]
 pub(crate) struct Offers(Mutex<HashMap<String, Offer>>);
 
@@ -29,9 +29,9 @@ impl Offer {
     }
 }
 
-/// Why tools are not taken.
+/// Why offered tools are refused.
 pub(crate) enum NotOffered {
-    /// These names cannot be told from somebody else's, or from each other, as models spell them.
+    /// These names are equal to other tools' names, or to each other, in the spelling that models use.
     Conflict(Vec<String>),
     /// A definition cannot be used.
     Refused(RegistryError),
@@ -44,7 +44,7 @@ impl From<RegistryError> for NotOffered {
 }
 
 impl Hub {
-    /// Takes a client's tools in, in place of those it offered before. Their ids, in order.
+    /// Registers a client's tools and replaces those that it offered before. Returns their ids, in order.
     pub(crate) fn offer(
         &self,
         connection: &Arc<Connection>,
@@ -54,10 +54,12 @@ impl Hub {
         let engine = self.service().engine();
         let mut offers = lock(&self.inner.offers.0);
         if connection.stop.is_cancelled() && !tools.is_empty() {
-            // It has gone already and taken its tools with it: these would stay for ever.
+            // The client has disconnected already and its tools were removed: tools that are added now would never be
+            // removed.
             return Ok(Vec::new());
         }
-        // Whatever mode models are shown tools in: a list must never break later because of a name that was taken here.
+        // Names are checked in every mode of Tool Search, so that a later list cannot fail because of a name that was
+        // accepted here.
         let names: Vec<ToolName> = tools.iter().map(|tool| tool.name.clone()).collect();
         let conflicts = taken_names(&engine.tools().snapshot, &names, |entry| {
             entry.source().kind == SourceKind::Client
@@ -79,10 +81,11 @@ impl Hub {
         let ids = came.iter().map(|(_, id)| id.to_string()).collect();
         let connection = Arc::downgrade(connection);
         offers.extend(came.into_iter().map(|(name, id)| (name, Offer { connection: connection.clone(), id })));
+        self.inner.elsewhere.changed();
         Ok(ids)
     }
 
-    /// A client that goes takes its tools with it.
+    /// Removes the tools of a client that disconnects.
     pub(super) fn withdraw(&self, connection: &Arc<Connection>) {
         let has_some = lock(&self.inner.offers.0).values().any(|offer| offer.is_of(connection));
         if has_some && let Err(NotOffered::Refused(error)) = self.offer(connection, "", Vec::new()) {
@@ -90,7 +93,38 @@ impl Hub {
         }
     }
 
-    fn offered_by(&self, tool: &str) -> Option<Arc<Connection>> {
+    /// The tools that clients of this node offer: connection and the tool's id.
+    pub(super) fn offered_ids(&self) -> Vec<(String, Arc<str>)> {
+        let offers = lock(&self.inner.offers.0);
+        let alive =
+            offers.values().filter_map(|offer| Some((offer.connection.upgrade()?.id.clone(), offer.id.clone())));
+        alive.collect()
+    }
+
+    /// Asks a client to run one of its tools.
+    pub(super) async fn ask_client(
+        &self,
+        client: &Connection,
+        session: Option<&str>,
+        call: OfferedCall,
+    ) -> Result<Value, Unanswered> {
+        let timeout = Duration::from_millis(call.timeout_ms);
+        let question = |id: &str| {
+            let question = ToolQuestion {
+                id,
+                tool: &call.tool,
+                args: &call.args,
+                session_key: session,
+                call_id: call.call_id,
+                run_id: call.run_id,
+                timeout_ms: call.timeout_ms,
+            };
+            EventBody::new("tools.call", &question)
+        };
+        self.ask(client, question, timeout).await
+    }
+
+    pub(super) fn offered_by(&self, tool: &str) -> Option<Arc<Connection>> {
         lock(&self.inner.offers.0).get(tool)?.connection.upgrade()
     }
 }
@@ -101,7 +135,7 @@ impl Hub {
 struct ToolQuestion<'a> {
     id: &'a str,
     tool: &'a ToolName,
-    args: &'a Object,
+    args: &'a Map<String, Value>,
     session_key: Option<&'a str>,
     call_id: CallId,
     run_id: RunId,
@@ -115,20 +149,14 @@ impl ClientTools {
     async fn ask(&self, context: &CallContext, call: &ToolCall) -> Result<Value, Unanswered> {
         let hub = self.0.upgrade().ok_or(Unanswered::Nobody)?;
         let client = hub.offered_by(call.tool.as_str()).ok_or(Unanswered::Nobody)?;
-        let timeout = Duration::from_millis(call.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS));
-        let question = |id: &str| {
-            let question = ToolQuestion {
-                id,
-                tool: &call.tool,
-                args: &call.args,
-                session_key: context.caller.session.as_deref(),
-                call_id: call.call_id,
-                run_id: call.run_id,
-                timeout_ms: timeout.as_millis() as u64,
-            };
-            EventBody::new("tools.call", &question)
+        let call = OfferedCall {
+            tool: call.tool.clone(),
+            args: call.args.as_ref().clone(),
+            call_id: call.call_id,
+            run_id: call.run_id,
+            timeout_ms: call.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS),
         };
-        hub.ask(&client, question, timeout).await
+        hub.ask_client(&client, context.caller.session.as_deref(), call).await
     }
 }
 

@@ -1,4 +1,4 @@
-//! A client's queue of what is on its way to it: bounded in bytes, so that a client that does not read cannot fill memory.
+//! A client's outgoing queue, bounded in bytes, so that a client that does not read cannot fill memory.
 
 use super::EventBody;
 use crate::settings::{MAX_BUFFERED_BYTES, SLOW_BYTES};
@@ -9,15 +9,15 @@ use std::sync::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Something on its way to a client.
+/// An element of a client's queue.
 pub enum Out {
-    /// A whole frame, in the words of the client's door.
+    /// A complete frame in the format of the client's door.
     Frame(String),
-    /// An event; its number is given when it is written.
+    /// An event; it is numbered when it is written.
     Event(Arc<EventBody>),
     /// A WebSocket ping.
     Ping,
-    /// The end.
+    /// Closes the connection with a code and a reason.
     Close(u16, String),
 }
 
@@ -25,7 +25,7 @@ pub enum Out {
 pub struct Outbox {
     sender: mpsc::UnboundedSender<Out>,
     queued: Arc<AtomicUsize>,
-    /// Fires when the client lets its queue fill.
+    /// Fires when the client's queue is full.
     pub overflow: CancellationToken,
 }
 
@@ -56,7 +56,7 @@ impl Outbox {
         }
     }
 
-    /// Queues an event. False when it was dropped because much is unread.
+    /// Queues an event. Returns false if it was dropped because too much is unread.
     pub fn event(&self, body: &Arc<EventBody>) -> bool {
         if body.drop_if_slow && self.queued.load(Ordering::Acquire) > SLOW_BYTES {
             return false;
@@ -67,7 +67,7 @@ impl Outbox {
 }
 
 impl Outgoing {
-    /// What was taken out has been written.
+    /// Reports that frames of this weight have been written.
     pub fn written(&self, weight: usize) {
         self.queued.fetch_sub(weight, Ordering::AcqRel);
     }

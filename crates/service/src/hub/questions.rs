@@ -1,4 +1,4 @@
-//! Asking a client to do something: the question is an event to it, the answer one of its requests.
+//! Requests to a client: the request is sent as an event, and the client answers with a request of its own.
 
 use super::{Connection, EventBody, Hub, lock};
 use crate::Object;
@@ -12,35 +12,35 @@ use std::{
 use tokio::sync::oneshot;
 use toolyard_protocol::{ErrorCode, Failure};
 
-/// Questions that wait for their answers, over all clients.
+/// The largest number of unanswered requests, over all clients.
 const MAX_WAITING: usize = 1_000;
 
-/// Why a client did not do what it was asked.
+/// Why a client did not carry out a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unanswered {
-    /// No connected client says that it can.
+    /// No connected client offers the command.
     Nobody,
-    /// It went away, and what it did before is not known.
+    /// The client disconnected; whether it did anything is unknown.
     Gone,
     /// It did not answer in time.
     TimedOut,
-    /// It said no.
+    /// The client refused.
     Refused {
-        /// Its own word for why.
+        /// The client's error code.
         code: String,
-        /// What it says to people.
+        /// The client's message for people.
         message: String,
     },
-    /// Too much is being asked already.
+    /// Too many requests are unanswered.
     Busy,
 }
 
 impl Unanswered {
-    /// The same for whoever called the tool; `who` was asked.
+    /// The failure for the caller of the tool; `who` names the client.
     pub fn failure(self, who: &str, tool: &str) -> Failure {
         match self {
             Self::Refused { code, message } => {
-                // It may use our words for what is wrong; all others mean that it would not.
+                // A client may use Toolyard's error codes; every other code means that it refused.
                 let known = ErrorCode::parse(&code).unwrap_or(ErrorCode::PreconditionFailed);
                 Failure::new(known, format!("{tool}: {message}")).detail("clientCode", code)
             }
@@ -58,17 +58,17 @@ impl Unanswered {
 
 type Outcome = Result<Value, Unanswered>;
 
-struct Waiting {
+struct Waiter {
     connection: String,
     answer: oneshot::Sender<Outcome>,
 }
 
 /// Questions that wait for their answers.
 #[derive(Default)]
-pub(crate) struct Questions(Mutex<HashMap<String, Waiting>>);
+pub(crate) struct Questions(Mutex<HashMap<String, Waiter>>);
 
 impl Questions {
-    /// Takes an answer. False when nobody waits for it, or another client was asked.
+    /// Accepts an answer. Returns false if nobody waits for it or another client was asked.
     pub(crate) fn answered(&self, connection: &Connection, id: &str, outcome: Outcome) -> bool {
         let mut all = lock(&self.0);
         if all.get(id).is_none_or(|waiting| waiting.connection != connection.id) {
@@ -77,19 +77,19 @@ impl Questions {
         all.remove(id).is_some_and(|waiting| waiting.answer.send(outcome).is_ok())
     }
 
-    /// Whoever waits for this client waits in vain.
+    /// Fails the requests that wait for a disconnected client.
     pub(super) fn gone(&self, connection: &Connection) {
         lock(&self.0).retain(|_, waiting| waiting.connection != connection.id);
     }
 }
 
-/// A question that is forgotten when nobody waits any more.
-struct Asked<'a> {
+/// An unanswered request, which is removed when this value is dropped.
+struct PendingRequest<'a> {
     questions: &'a Questions,
     id: String,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
         lock(&self.questions.0).remove(&self.id);
     }
@@ -108,7 +108,7 @@ struct NodeQuestion<'a> {
 }
 
 impl Hub {
-    /// Has a node run one of its commands: of those that say they can, the one that came last.
+    /// Asks a node to run a command: of the nodes that offer it, the one that connected last.
     pub async fn ask_node(&self, command: &str, params: &Object, timeout: Duration) -> Outcome {
         let can = |node: &Arc<Connection>| {
             node.node.as_ref().is_some_and(|surface| surface.commands.iter().any(|known| known == command))
@@ -123,7 +123,7 @@ impl Hub {
         self.ask(&node, question, timeout).await
     }
 
-    /// Asks one client, and waits for its answer as long as this future lives.
+    /// Sends a request to one client and waits for its answer until this future is dropped.
     pub(super) async fn ask(
         &self,
         connection: &Connection,
@@ -137,12 +137,12 @@ impl Hub {
             if all.len() >= MAX_WAITING {
                 return Err(Unanswered::Busy);
             }
-            all.insert(id.clone(), Waiting { connection: connection.id.clone(), answer });
+            all.insert(id.clone(), Waiter { connection: connection.id.clone(), answer });
         }
-        let asked = Asked { questions: &self.inner.questions, id };
+        let asked = PendingRequest { questions: &self.inner.questions, id };
         connection.outbox.event(&Arc::new(question(&asked.id)));
         if connection.stop.is_cancelled() {
-            // It left between being found and being asked; its questions were forgotten before this one came.
+            // The client disconnected after it was selected; its requests had been removed before this one was added.
             return Err(Unanswered::Gone);
         }
         match tokio::time::timeout(timeout, answered).await {

@@ -1,16 +1,17 @@
-//! [`Checker`]: the schema of a parameter type, compiled once, and everything that is wrong with a value, in the words of
-//! the real gateway.
+//! [`Checker`]: the compiled schema of a parameter type. It lists all problems of a value, worded as the real gateway
+//! words them.
 //!
-//! It knows the part of JSON Schema that our parameter types use. Anything else is left to the type's own reading.
+//! It supports the part of JSON Schema that our parameter types use. Everything else is left to the type's
+//! deserialisation.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::Value;
 
-/// At most this many problems are told; the rest follow once these are mended.
+/// The largest number of problems that are reported at a time.
 const MAX_PROBLEMS: usize = 8;
-/// Definitions within definitions that are followed; recursive types are not checked deeper than this.
+/// How deep nested definitions are followed; recursive types are not checked deeper than this.
 const MAX_DEPTH: usize = 16;
-/// Characters of a name that the caller made up which are repeated to it.
+/// How many characters of a caller's name are repeated in an error.
 const MAX_SHOWN: usize = 80;
 
 /// A compiled schema.
@@ -33,7 +34,7 @@ enum Node {
 #[derive(Debug)]
 struct Fields {
     known: Vec<Field>,
-    /// What a field of another name holds; none where no other field may be there.
+    /// The schema of other fields; `None` if no other fields are allowed.
     others: Option<Box<Node>>,
 }
 
@@ -54,7 +55,7 @@ impl Checker {
     /// Everything wrong with a value, in order.
     pub fn problems(&self, value: &Value) -> Vec<String> {
         let mut found = Vec::new();
-        walk(value, &self.0, &Place::Root, &mut found);
+        walk(value, &self.0, &ValuePath::Root, &mut found);
         found.truncate(MAX_PROBLEMS);
         found
     }
@@ -65,14 +66,14 @@ pub(crate) fn schema_of<T: JsonSchema>() -> Value {
     SchemaSettings::draft2020_12().for_deserialize().into_generator().into_root_schema_for::<T>().to_value()
 }
 
-/// Where a value stands; put together only when something is wrong with it.
-enum Place<'a> {
+/// The path of a value, which is built only if the value has a problem.
+enum ValuePath<'a> {
     Root,
-    Field(&'a Place<'a>, &'a str),
-    Item(&'a Place<'a>, usize),
+    Field(&'a ValuePath<'a>, &'a str),
+    Item(&'a ValuePath<'a>, usize),
 }
 
-impl Place<'_> {
+impl ValuePath<'_> {
     fn path(&self) -> String {
         match self {
             Self::Root => String::new(),
@@ -166,7 +167,7 @@ fn fields(schema: &Value, root: &Value, depth: usize) -> Fields {
     let known = schema.get("properties").and_then(Value::as_object).into_iter().flatten().map(|(name, property)| {
         let is_required = required.contains(&name.as_str());
         let node = compile(property, root, depth);
-        // A field that need not be there is left out, not null, unless it says that null means something.
+        // An optional field must be left out instead of null, unless its schema gives null a meaning.
         let is_nullable = is_required || property.get("nullable").is_some_and(|nullable| nullable == true);
         Field { name: name.clone(), node: if is_nullable { node } else { without_null(node) }, is_required }
     });
@@ -185,7 +186,7 @@ fn without_null(node: Node) -> Node {
     }
 }
 
-fn walk(value: &Value, node: &Node, place: &Place<'_>, found: &mut Vec<String>) {
+fn walk(value: &Value, node: &Node, place: &ValuePath<'_>, found: &mut Vec<String>) {
     if found.len() >= MAX_PROBLEMS {
         return;
     }
@@ -204,7 +205,7 @@ fn walk(value: &Value, node: &Node, place: &Place<'_>, found: &mut Vec<String>) 
             Some(list) if list.len() < *least => Some(format!("must not have fewer than {least} items")),
             Some(list) if list.len() > *most => Some(format!("must not have more than {most} items")),
             Some(list) => {
-                list.iter().enumerate().for_each(|(at, item)| walk(item, items, &Place::Item(place, at), found));
+                list.iter().enumerate().for_each(|(at, item)| walk(item, items, &ValuePath::Item(place, at), found));
                 None
             }
         },
@@ -220,14 +221,14 @@ fn walk(value: &Value, node: &Node, place: &Place<'_>, found: &mut Vec<String>) 
     found.extend(wrong.map(|problem| place.wrong(&problem)));
 }
 
-fn walk_object(map: &crate::Object, fields: &Fields, place: &Place<'_>, found: &mut Vec<String>) {
+fn walk_object(map: &crate::Object, fields: &Fields, place: &ValuePath<'_>, found: &mut Vec<String>) {
     for field in fields.known.iter().filter(|field| field.is_required && !map.contains_key(&field.name)) {
         found.push(place.wrong(&format!("must have required property '{}'", field.name)));
     }
     for (name, held) in map {
         match (fields.known.iter().find(|field| field.name == *name), &fields.others) {
-            (Some(field), _) => walk(held, &field.node, &Place::Field(place, name), found),
-            (None, Some(others)) => walk(held, others, &Place::Field(place, name), found),
+            (Some(field), _) => walk(held, &field.node, &ValuePath::Field(place, name), found),
+            (None, Some(others)) => walk(held, others, &ValuePath::Field(place, name), found),
             (None, None) => {
                 let shown: String = name.chars().take(MAX_SHOWN).collect();
                 let path = place.path();
@@ -241,8 +242,8 @@ fn walk_object(map: &crate::Object, fields: &Fields, place: &Place<'_>, found: &
     }
 }
 
-/// The option of the value's own kind says what is wrong with it; where there is none, all options are named.
-fn walk_either(value: &Value, options: &[Node], place: &Place<'_>, found: &mut Vec<String>) {
+/// The option with the value's type reports the problems; if there is none, all options are named.
+fn walk_either(value: &Value, options: &[Node], place: &ValuePath<'_>, found: &mut Vec<String>) {
     let mut first = None;
     for option in options {
         let mut problems = Vec::new();
@@ -325,9 +326,9 @@ mod tests {
     #[derive(Debug, Deserialize, JsonSchema)]
     #[serde(rename_all = "lowercase")]
     enum Word {
-        /// Yes.
+        /// The word `yes`.
         Yes,
-        /// No.
+        /// The word `no`.
         No,
     }
 

@@ -1,6 +1,6 @@
-//! Parameters: checked against the schema of their type and read into it, here and nowhere else.
+//! Parameters are checked against the schema of their type and deserialised in this module alone.
 //!
-//! A problem is described in the words that the real gateway uses, whichever door the request came in by.
+//! Problems are worded as the real gateway words them, for every door.
 
 mod check;
 mod words;
@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// Reads parameters. `what` names them in the refusal: `invalid WHAT: PROBLEMS`.
+/// Reads parameters. `what` names them in the error: `invalid WHAT: PROBLEMS`.
 pub fn read<T: DeserializeOwned + JsonSchema>(what: &str, checker: &Checker, value: Value) -> Result<T, RpcError> {
     let value = match value {
         Value::Null => Value::Object(Map::new()),
@@ -24,7 +24,7 @@ pub fn read<T: DeserializeOwned + JsonSchema>(what: &str, checker: &Checker, val
     if !problems.is_empty() {
         return Err(RpcError::invalid(format!("invalid {what}: {}", problems.join("; "))));
     }
-    // What a schema cannot say, such as the form of an id, the type's own reading refuses.
+    // The type's deserialisation checks what a schema cannot express, such as the format of an id.
     serde_json::from_value(value).map_err(|error| RpcError::invalid(format!("invalid {what}: {error}")))
 }
 

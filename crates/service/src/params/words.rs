@@ -1,4 +1,4 @@
-//! The small types that parameters are made of.
+//! Small types that parameters consist of.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -41,7 +41,7 @@ impl JsonSchema for Text {
     }
 }
 
-/// A whole number from 0 on; also one that is written as `5.0`.
+/// An integer of at least 0, which may be written as `5.0`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Count(pub u64);

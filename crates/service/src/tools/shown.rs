@@ -115,7 +115,7 @@ impl Handle<ToolsCatalog> for Hub {
         for entry in self.service().engine().tools().snapshot.iter() {
             let (definition, source) = (entry.definition(), entry.source());
             let is_core = source.kind == SourceKind::Core;
-            // What one session has is no part of the catalog.
+            // Tools of a single session are not part of the catalog.
             if (!is_core && !plugins) || entry.session().is_some() {
                 continue;
             }
@@ -253,8 +253,8 @@ impl Handle<ToolsEffective> for Hub {
         if !sessions::exists(self, &key).await? {
             return Err(sessions::unknown(&params.session_key).into());
         }
-        // The session's tools, for whoever may call any at all: without operator.write nothing can be invoked, and a reader
-        // asks what the session has, not what the reader has.
+        // The tools are listed for a caller with `operator.write`: a client that only reads asks for the session's
+        // tools, not for its own.
         let connection = call.connection()?;
         let mut caller = Caller::clone(&connection.caller(&key.agent, Some(key.full)));
         if !connection.has("operator.write") {
@@ -289,7 +289,7 @@ impl Handle<ToolsEffective> for Hub {
 }
 
 impl Hub {
-    /// What a model of the session is shown.
+    /// The tools that a model of the session is shown.
     async fn for_model(
         &self,
         caller: &Caller,

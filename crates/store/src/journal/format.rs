@@ -1,5 +1,5 @@
-//! The journal's bytes: file header, entries, and how a torn end is told from damage. Pure; `docs/reference/journal-format.md` is
-//! the page about it.
+//! The journal's bytes: file header, entries, and how a torn end is distinguished from damage. Pure;
+//! `docs/reference/journal-format.md` is the page about it.
 
 use crate::{
     blob_files::StoredBlob,
@@ -15,15 +15,15 @@ const ENTRY_MAGIC: &[u8; 4] = b"TYJE";
 const RETIRED_MAGIC: &[u8; 8] = b"RETIRED\n";
 /// The version this program writes and the only one it reads.
 pub(crate) const VERSION: u32 = 1;
-/// Where the entries begin: a block of its own, so that writing an entry never touches the header.
+/// The offset of the first entry: a separate block, so that writing an entry never touches the header.
 pub(crate) const ENTRIES_AT: usize = 4096;
-/// Where a store that closes in good order says so.
+/// The offset of the mark that a clean close writes.
 pub(crate) const RETIRED_AT: usize = 512;
 const FILE_HEADER: usize = 44;
 const RETIRED_BYTES: usize = 24;
 pub(crate) const ENTRY_HEADER: usize = 32;
 
-/// Where an entry stands: its generation, and its number in it.
+/// The position of an entry: its generation, and its number in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Place {
     pub(crate) generation: u64,
@@ -75,6 +75,11 @@ fn check_header(bytes: &[u8]) -> Result<(), Damage> {
         VERSION => Ok(()),
         other => Err(Damage::Newer(other)),
     }
+}
+
+/// Whether the header block is whole and of this version.
+pub(crate) fn has_header(beginning: &[u8]) -> bool {
+    matches!(check_header(beginning), Ok(()) | Err(Damage::Short(_)))
 }
 
 /// What is written at [`RETIRED_AT`] when everything up to a place is in the database.
@@ -180,7 +185,7 @@ fn whole(bytes: &[u8]) -> Option<(Header, &[u8], usize)> {
     (crc32fast::hash(body) == header.sum).then_some((header, body, end))
 }
 
-/// What a journal's entries come to.
+/// The result of reading a journal.
 #[derive(Default)]
 pub(crate) struct Entries {
     /// Those the database has not taken over yet, in order.
@@ -191,9 +196,9 @@ pub(crate) struct Entries {
 
 /// Reads a whole file. `done` is how far the database has come.
 ///
-/// Entries are written in groups, and a group is written only when the one before it is on the disk. So the last group may
-/// be torn by a crash: entries of it are missing or cut, nobody was told that they are durable, and reading ends there.
-/// Anything else that is missing is damage: an entry is whole whose group was begun later.
+/// Entries are written in groups, and a group is written only when the one before it is on the disk. The last group may
+/// therefore be torn by a crash: entries of it are missing or cut, no caller was told that they are durable, and
+/// reading ends there. Any other missing entry is damage: an entry of a later group is complete.
 pub(crate) fn entries(bytes: &[u8], done: Option<Place>) -> Result<Entries, Damage> {
     check_header(bytes)?;
     let bytes = bytes.get(ENTRIES_AT..).unwrap_or_default();
@@ -213,7 +218,7 @@ pub(crate) fn entries(bytes: &[u8], done: Option<Place>) -> Result<Entries, Dama
             _ => next,
         };
         if place.number < next {
-            // What an older life left behind the last entry of this one.
+            // Entries of an older generation after the last entry of this one.
             at = start + 1;
             continue;
         }
@@ -302,7 +307,7 @@ fn put_row(out: &mut Vec<u8>, row: &RunRow) {
     put_option(out, row.ended_at, put_time);
 }
 
-/// Reads what `encode` wrote. `None` for what it cannot have written.
+/// Reads the output of `encode`. `None` for bytes that `encode` cannot have written.
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {

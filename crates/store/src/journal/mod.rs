@@ -1,13 +1,13 @@
-//! The journal: appends as entries in a file filled beforehand, and how they come back after a crash.
+//! The journal: appends entries to a preallocated file, and recovers them after a crash.
 //!
-//! A commit of the database touches several pages and two locks; an entry here is one write. So what must be on the disk
-//! at once is written here, and the database takes it up a little later, many at a time. Each process has a journal of
-//! its own, locked while it lives; one that nobody locks belongs to a process that is gone, and whoever opens the store
-//! next, or claims a run, moves what is left in it into the database.
+//! A commit of the database touches several pages and two locks; an entry here is one write. Changes that must be
+//! durable at once are written here, and the database receives them a little later, many at a time. Each process has
+//! its own journal, which it locks while it runs. An unlocked journal belongs to a dead process; the next process that
+//! opens the store or claims a run moves its remaining entries into the database.
 //!
-//! How far the database has come is written down in the same transaction (table `journals`), so nothing is moved twice. A
-//! file is used again or removed only after that transaction is synced. A file that cannot be read to its end, or whose
-//! entries are damaged, is left as it is and stops whoever wanted to take it up.
+//! The same transaction records how far the database has come (table `journals`), so no entry is moved twice. A file is
+//! used again or removed only after that transaction is synced. A file that cannot be read to its end, or whose entries
+//! are damaged, is left unchanged, and the process that wanted to move it fails.
 
 pub(crate) mod format;
 
@@ -26,15 +26,16 @@ use std::{
     path::{Path, PathBuf},
 };
 use toolyard_engine::store::StoreError;
+use toolyard_faults::Operation;
 
 const PREFIX: &str = "toolyard.jnl-";
-/// A file that is being made: whoever made it died if nobody locks it.
+/// The name of a file that is being created; if it is not locked, its creator has died.
 const UNFINISHED: &str = ".tmp";
 /// The journal of an owner that was fenced, alive or not.
 const FENCED: &str = ".fenced";
 /// What versions of the store before 3 called their journals.
 const OLD_PREFIX: &str = "toolyard.journal-";
-const TAKING_UP: &str = "cannot take up the journal of a process that is gone";
+const TAKING_UP: &str = "cannot read the journal of a dead process";
 
 /// This process's journal.
 pub(crate) struct Journal {
@@ -47,36 +48,37 @@ pub(crate) struct Journal {
 
 /// Why a group of entries is not durable.
 pub(crate) enum Refusal {
-    /// The disk said no. Nothing of the group is known to be there.
+    /// A write or sync failed. Whether any of the group is on the disk is unknown.
     Disk(std::io::Error),
-    /// Somebody took the journal away.
+    /// Another process fenced this one and took its journal.
     Fenced,
 }
 
 impl Journal {
     /// Writes whole entries and waits until they are on the disk.
     pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> Result<(), Refusal> {
-        self.file.write_all_at(bytes, offset).map_err(Refusal::Disk)?;
-        self.file.sync_data().map_err(Refusal::Disk)?;
+        toolyard_faults::write_all_at(&self.file, bytes, offset).map_err(Refusal::Disk)?;
+        toolyard_faults::sync_data(&self.file).map_err(Refusal::Disk)?;
         // Whoever fences this process renames the file first and reads it then: a name that is still there means that
-        // these entries will be read.
-        match self.path.symlink_metadata() {
-            Ok(_) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::NotFound => Err(Refusal::Fenced),
-            Err(error) => Err(Refusal::Disk(error)),
+        // these entries will be read. The name is looked up without asking for the file's times: once somebody has read
+        // them, Linux (since 6.13) changes them again at the next write, and the next sync writes the inode as well.
+        match rustix::fs::access(&self.path, rustix::fs::Access::EXISTS) {
+            Ok(()) => Ok(()),
+            Err(rustix::io::Errno::NOENT) => Err(Refusal::Fenced),
+            Err(error) => Err(Refusal::Disk(error.into())),
         }
     }
 
-    /// Notes that everything up to a place is in the database, synced. Nothing but the time the next start takes depends
-    /// on it.
+    /// Records that everything up to a position is synced in the database. This only makes the next start faster.
     pub(crate) fn retire(&self, upto: Place) {
-        if let Err(error) = self.file.write_all_at(&format::retired(upto), format::RETIRED_AT as u64) {
+        if let Err(error) = toolyard_faults::write_all_at(&self.file, &format::retired(upto), format::RETIRED_AT as u64)
+        {
             tracing::warn!(%error, "the journal could not be marked as moved; the next start reads it");
         }
     }
 }
 
-/// Writes down how far the database has come, inside the transaction that brings it there.
+/// Records how far the database has come, in the transaction that moves the entries.
 pub(crate) fn mark(db: &Connection, name: &str, place: Place) -> rusqlite::Result<()> {
     db.prepare_cached(
         "INSERT INTO journals (name, generation, number) VALUES (?1, ?2, ?3)
@@ -92,7 +94,7 @@ fn marked(db: &Connection, name: &str) -> rusqlite::Result<Option<Place>> {
         .optional()
 }
 
-/// Whether a process that is gone may have left something in its journal.
+/// Whether a dead process may have left entries in its journal.
 pub(crate) fn is_any_left(dir: &Path) -> std::io::Result<bool> {
     for path in candidates(dir, PREFIX)? {
         if has_ending(&path, UNFINISHED) {
@@ -132,13 +134,13 @@ fn name_of(path: &Path) -> String {
     name.strip_suffix(FENCED).unwrap_or(&name).to_owned()
 }
 
-/// A dead process's journal, locked for us. `None` when its process lives or somebody else has just taken it up.
+/// Locks the journal of a dead process. `None` if its process is alive or another process has locked it.
 fn take(path: &Path) -> std::io::Result<Option<File>> {
     let file = match OpenOptions::new().read(true).write(true).open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         file => file?,
     };
-    // A fenced journal is nobody's any more, although its process may still hold its lock.
+    // A fenced journal has no owner any more, although its process may still hold its lock.
     if !has_ending(path, FENCED) {
         match file.try_lock() {
             Ok(()) => {}
@@ -146,12 +148,12 @@ fn take(path: &Path) -> std::io::Result<Option<File>> {
             Err(TryLockError::Error(error)) => return Err(error),
         }
     }
-    // Between the opening and the lock somebody may have moved everything and removed it.
+    // Between opening and locking, another process may have moved all entries and removed the file.
     Ok(is_at(path, &file).then_some(file))
 }
 
-/// Moves what processes that are gone left in their journals into the database. With `keep`, the first of these journals
-/// is answered for this process to use; the others are removed.
+/// Moves the entries of dead processes' journals into the database. With `keep`, the first of these journals is
+/// returned for this process to reuse; the others are removed.
 pub(crate) fn adopt(dir: &Path, db: &mut Connection, keep: bool) -> Result<Option<Journal>, StoreError> {
     let mut adopted = None;
     for path in candidates(dir, PREFIX).map_err(|e| failed(TAKING_UP, e))? {
@@ -163,7 +165,7 @@ pub(crate) fn adopt(dir: &Path, db: &mut Connection, keep: bool) -> Result<Optio
         }
         let name = name_of(&path);
         let last = replay(&path, &file, &name, db, None)?;
-        let usable = keep && adopted.is_none() && !has_ending(&path, FENCED);
+        let usable = keep && adopted.is_none() && !has_ending(&path, FENCED) && has_header(&file);
         if usable && file.metadata().map_err(at)?.len() == limits::JOURNAL_BYTES {
             if !detach(&path, &file, &name, db)? {
                 continue;
@@ -176,6 +178,12 @@ pub(crate) fn adopt(dir: &Path, db: &mut Connection, keep: bool) -> Result<Optio
         }
     }
     Ok(adopted)
+}
+
+/// Whether a file begins as a journal does. One that does not would be refused after the next crash.
+fn has_header(file: &File) -> bool {
+    let mut beginning = vec![0; format::ENTRIES_AT];
+    file.read_exact_at(&mut beginning, 0).is_ok() && format::has_header(&beginning)
 }
 
 /// Takes a journal off the dead owner that used it, so that fencing that owner later does not take the journal away from
@@ -202,8 +210,8 @@ fn discard(path: &Path, name: &str, db: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Takes the journal of an owner away from it, alive or not, and removes the owner with the transaction that moves the
-/// last of what it was told is durable.
+/// Takes the journal of an owner, alive or not, and removes the owner in the transaction that moves its last durable
+/// entries.
 pub(crate) fn fence(dir: &Path, db: &mut Connection, epoch: i64) -> Result<(), StoreError> {
     let doing = "cannot fence another owner";
     let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(|e| failed(doing, e))?;
@@ -215,7 +223,7 @@ pub(crate) fn fence(dir: &Path, db: &mut Connection, epoch: i64) -> Result<(), S
     let fenced = name.as_ref().map(|name| dir.join(format!("{name}{FENCED}")));
     if let (Some(name), Some(fenced)) = (&name, &fenced) {
         // Inside the transaction: a process that uses a dead owner's journal again takes the name off it in one.
-        match std::fs::rename(dir.join(name), fenced) {
+        match toolyard_faults::rename(&dir.join(name), fenced) {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             renamed => renamed.and_then(|()| sync_dir(dir)).map_err(|e| failed(doing, e))?,
         }
@@ -231,7 +239,7 @@ pub(crate) fn fence(dir: &Path, db: &mut Connection, epoch: i64) -> Result<(), S
     Ok(())
 }
 
-/// Moves one journal's entries and syncs the database; answers the last place used in it.
+/// Moves one journal's entries and syncs the database; returns the last position used in it.
 fn replay(path: &Path, file: &File, name: &str, db: &mut Connection, fenced: Option<i64>) -> Result<Place, StoreError> {
     let doing = format!("{TAKING_UP} ({})", path.display());
     let mut bytes = Vec::new();
@@ -279,13 +287,14 @@ fn move_entries(
     }
     if moved > 0 {
         mark(&transaction, name, last).map_err(at)?;
-        tracing::info!(entries = moved, "took up the journal of a process that is gone");
+        tracing::info!(entries = moved, "moved the journal of a dead process into the database");
     }
     if let Some(epoch) = fenced {
         transaction.execute("DELETE FROM owners WHERE epoch = ?1", [epoch]).map_err(at)?;
     }
-    // Also when nothing was moved: the file goes now, and what was moved earlier may not have been synced.
+    // Also if nothing was moved: the file is removed now, and entries that were moved earlier may not have been synced.
     schema::touch(&transaction).map_err(at)?;
+    path.parent().map_or(Ok(()), schema::before_commit).map_err(at)?;
     transaction.commit().map_err(at)?;
     Ok(last)
 }
@@ -298,7 +307,8 @@ pub(crate) fn create(dir: &Path) -> std::io::Result<Journal> {
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&unfinished)?;
     file.try_lock().map_err(|_| ErrorKind::WouldBlock)?;
     let filled = (|| {
-        file.write_all(&format::file_header(id, limits::JOURNAL_BYTES))?;
+        toolyard_faults::write_all(&mut file, &format::file_header(id, limits::JOURNAL_BYTES))?;
+        toolyard_faults::check_file(Operation::Allocate, &file)?;
         let zeros = vec![0; 64 << 10];
         let mut left = limits::JOURNAL_BYTES as usize - format::ENTRIES_AT;
         while left > 0 {
@@ -306,8 +316,8 @@ pub(crate) fn create(dir: &Path) -> std::io::Result<Journal> {
             file.write_all(&zeros[..some])?;
             left -= some;
         }
-        file.sync_all()?;
-        std::fs::rename(&unfinished, &path)?;
+        toolyard_faults::sync_all(&file)?;
+        toolyard_faults::rename(&unfinished, &path)?;
         sync_dir(dir)
     })();
     if let Err(error) = filled {
@@ -323,7 +333,7 @@ pub(crate) fn create(dir: &Path) -> std::io::Result<Journal> {
     Ok(Journal { name, path, file, generation: 0 })
 }
 
-/// How a journal looks to somebody who only looks.
+/// The state of a journal, for read-only checks.
 pub(crate) enum JournalState {
     Whole,
     Damaged(String),
@@ -355,7 +365,7 @@ pub(crate) fn bytes(dir: &Path) -> Result<u64, StoreError> {
     Ok(paths.iter().filter_map(|path| path.metadata().ok()).map(|file| file.len()).sum())
 }
 
-/// Refuses to go on beside journals of earlier versions, which this one does not read.
+/// Fails if there are journals of earlier versions, which this version does not read.
 pub(crate) fn check_old(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let old = candidates(dir, OLD_PREFIX).map_err(|e| failed("cannot look for journals", e))?;
     for path in &old {

@@ -34,12 +34,12 @@ pub(crate) enum Op {
         runs: Vec<RunId>,
         reply: Reply<u64>,
     },
-    /// The writer remembers which blobs batches bring from now on, or no longer.
+    /// Starts or stops recording which blobs batches contain.
     WatchBlobs {
         on: bool,
         reply: Reply<()>,
     },
-    /// Removes those of these blobs that no batch has brought since.
+    /// Removes those of these blobs that no batch has contained since.
     RemoveBlobs {
         hashes: Vec<[u8; 32]>,
         reply: Reply<Vec<RemovedBlob>>,
@@ -51,7 +51,7 @@ pub(crate) enum Op {
 pub(crate) struct RemovedBlob {
     pub(crate) hash: String,
     pub(crate) bytes: u64,
-    /// It lies in a file, compressed or not.
+    /// Whether it is in a file, compressed or not.
     pub(crate) file: Option<bool>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Append {
 }
 
 impl Append {
-    /// Nobody holds the run afterwards.
+    /// Whether the run has no holder afterwards.
     pub(crate) fn ends_hold(&self) -> bool {
         self.release || self.row.as_ref().is_some_and(|row| row.status.is_final())
     }
@@ -101,7 +101,8 @@ pub(crate) struct FactSwap {
     pub(crate) new: Option<Fact>,
 }
 
-/// The entry is made on the caller's thread, between a question and an answer, because the maker cannot travel.
+/// The entry is made on the caller's thread, while the writer waits, because the maker cannot be sent to another
+/// thread.
 pub(crate) struct LedgerOp {
     pub(crate) ask: SyncSender<Option<LedgerEntry>>,
     pub(crate) answer: Receiver<(Vec<u8>, [u8; 32])>,
@@ -109,13 +110,12 @@ pub(crate) struct LedgerOp {
 }
 
 impl Op {
-    /// Whether somebody waits for this very change and is told at once when it cannot be made. The others may be tried
-    /// again.
+    /// Whether a caller waits for this change and must be notified at once if it fails. Other changes may be retried.
     pub(crate) fn has_reply(&self) -> bool {
         !matches!(self, Self::Append(_) | Self::Put(_) | Self::Remove { .. })
     }
 
-    /// Tells whoever waits for this change that it will not happen.
+    /// Notifies the caller that waits for this change that it has failed.
     pub(crate) fn refuse(self, error: &StoreError) {
         match self {
             Self::Swap { reply, .. } => drop(reply.send(Err(error.clone()))),

@@ -28,7 +28,7 @@ impl Queue {
         let mut spun = false;
         loop {
             state.journal_parked = false;
-            // When the store closes the database is synced, which answers everybody.
+            // When the store closes, the database is synced, which answers all waiters.
             if state.poisoned.is_some() || state.closing {
                 return None;
             }

@@ -4,8 +4,11 @@
 //!
 //! `TOOLYARD_ATTACKS` says how many (`make attack`: 1,000), `TOOLYARD_ATTACK_SEED` where to begin.
 
+mod beside;
+
 use super::tampered::{record_run, signer};
 use crate::{random::Random, support::*};
+use beside::set_facts;
 use rusqlite::{Connection, params};
 use std::{
     collections::BTreeMap,
@@ -15,7 +18,7 @@ use std::{
     sync::Arc,
 };
 use toolyard_engine::{
-    Store,
+    SealedStore, Store,
     chain::{genesis, link},
     ledger::{KeptHead, Sealer, VerifyOptions, read_heads, verify_ledger},
     record::RecordKind,
@@ -25,7 +28,7 @@ use toolyard_store::{SqliteStore, StoreOptions};
 use uuid::Uuid;
 
 /// Attacks when nothing else is said.
-const ATTACKS: u64 = 60;
+const ATTACKS: u64 = 80;
 /// Runs in the store that is attacked; half of them are in the older copy.
 const RUNS: u64 = 12;
 const HEADS: &str = "heads.jsonl";
@@ -38,9 +41,9 @@ struct Base {
     head: String,
 }
 
-/// A sealer that keeps its heads beside the store, as the program does.
-fn sealer(store: &Arc<dyn Store>, dir: &Path) -> Sealer {
-    let sealer = Sealer::new(store.clone(), signer());
+/// A sealer that keeps its heads beside the store and names facts, as the program's does.
+fn sealer(store: &Arc<SealedStore>, dir: &Path) -> Sealer {
+    let sealer = Sealer::new(store.clone(), signer()).naming_facts_of(store);
     let path = dir.join(HEADS);
     sealer.on_head(Box::new(move |head| {
         // One that was removed is not made again.
@@ -53,6 +56,10 @@ fn sealer(store: &Arc<dyn Store>, dir: &Path) -> Sealer {
 
 fn open(dir: &Path) -> Result<Arc<dyn Store>, String> {
     Ok(Arc::new(SqliteStore::open(dir, StoreOptions::default()).map_err(|e| e.to_string())?))
+}
+
+fn open_sealed(dir: &Path) -> Result<Arc<SealedStore>, String> {
+    Ok(Arc::new(SealedStore::new(open(dir)?, signer())))
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -73,15 +80,16 @@ async fn base() -> Base {
     fs::write(now.path().join(HEADS), "").unwrap();
     let earlier = tempfile::tempdir().unwrap();
     for n in 0..RUNS {
-        let store = open(now.path()).unwrap();
+        let store = open_sealed(now.path()).unwrap();
         let sealer = sealer(&store, now.path());
-        record_run(&store, &sealer, &format!("note {n}"), n).await;
+        set_facts(&*store, n);
+        record_run(&(store.clone() as Arc<dyn Store>), &sealer, &format!("note {n}"), n).await;
         drop((sealer, store));
         if n + 1 == RUNS / 2 {
             copy(now.path(), earlier.path());
         }
     }
-    let store = open(now.path()).unwrap();
+    let store = open_sealed(now.path()).unwrap();
     let head = sealer(&store, now.path()).head().unwrap().unwrap();
     Base { now, earlier, head: head.note }
 }
@@ -348,7 +356,7 @@ impl Attacker {
             2 => text.clear(),
             _ => {
                 let lines = String::from_utf8(text).unwrap();
-                let forged = lines.lines().next().unwrap().replace("\\n1\\n", "\\n2\\n");
+                let forged = lines.lines().next().unwrap().replace("\\n2\\n", "\\n3\\n");
                 text = format!("{lines}{forged}\n").into_bytes();
             }
         }
@@ -375,7 +383,7 @@ impl Attacker {
 
 type Attack = fn(&mut Attacker);
 
-const KINDS: [(&str, Attack, bool); 12] = [
+const KINDS: [(&str, Attack, bool); 16] = [
     ("edit a record", Attacker::edit_record, false),
     ("rewrite a run and its chain", Attacker::rewrite_and_rechain, false),
     ("remove records", Attacker::remove_records, false),
@@ -385,6 +393,10 @@ const KINDS: [(&str, Attack, bool); 12] = [
     ("remove a run", Attacker::remove_run, false),
     ("edit the ledger", Attacker::edit_ledger, false),
     ("edit a blob", Attacker::edit_blob, false),
+    ("edit a fact", Attacker::edit_fact, false),
+    ("remove facts", Attacker::remove_fact, false),
+    ("put older facts back", Attacker::roll_back_facts, false),
+    ("edit the journal", Attacker::edit_journal, false),
     ("edit the kept heads", Attacker::edit_heads, false),
     ("roll the database back", Attacker::roll_back_database, false),
     ("roll everything back", Attacker::roll_back_all, true),
@@ -392,11 +404,16 @@ const KINDS: [(&str, Attack, bool); 12] = [
 
 /// Starts over the attacked files, goes on working every other time, and verifies. Answers what was found.
 async fn start_and_verify(dir: &Path, goes_on: bool, head: Option<&str>) -> Option<String> {
-    let store = match open(dir) {
+    let sealed = match open_sealed(dir) {
         Ok(store) => store,
         Err(error) => return Some(format!("refused at the start: {error}")),
     };
-    let sealer = sealer(&store, dir);
+    let sealer = sealer(&sealed, dir);
+    let store: Arc<dyn Store> = sealed.clone();
+    // A start reads grants; no value is among them that this program did not write.
+    let grants = store.list("grant").unwrap();
+    let is_honest = |value: &[u8]| (0..RUNS).any(|n| value == format!("{{\"grant\":{n}}}").into_bytes());
+    assert!(grants.iter().all(|(_, value)| is_honest(value)), "a forged grant is honoured: {grants:?}");
     let started = sealer.seal_found();
     if goes_on && started.is_ok() {
         // Other blobs than before: one that is stored again would put a removed one back.

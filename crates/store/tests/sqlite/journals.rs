@@ -1,4 +1,4 @@
-//! Journals that a killed process left, whole and damaged, and what is done to a store meanwhile.
+//! Journals of killed processes, complete and damaged, and operations on a store that has them.
 
 use crate::support::*;
 use std::{os::unix::fs::FileExt, path::PathBuf, time::Duration};
@@ -17,7 +17,7 @@ fn journal_of(home: &SqliteHome) -> PathBuf {
     journal
 }
 
-/// A store whose process was killed before its journal came to the database.
+/// A store whose process was killed before its journal was moved into the database.
 fn killed() -> SqliteHome {
     let home = SqliteHome::new();
     run_and_kill(&home, "append", Duration::from_millis(30), 30);
@@ -29,13 +29,13 @@ fn a_journal_that_cannot_be_read_stops_the_start_and_stays() {
     let home = killed();
     let journal = journal_of(&home);
     let whole = std::fs::read(&journal).unwrap();
-    // What cannot be read: here because the file is a directory.
+    // A journal that cannot be read, because it is a directory.
     std::fs::remove_file(&journal).unwrap();
     std::fs::create_dir(&journal).unwrap();
     assert!(SqliteStore::open(home.0.path(), StoreOptions::default()).is_err());
     assert!(journal.exists(), "it is neither used nor removed");
     std::fs::remove_dir(&journal).unwrap();
-    // What is cut short has lost something.
+    // A shortened file has lost data.
     std::fs::write(&journal, &whole[..whole.len() / 2]).unwrap();
     let error = SqliteStore::open(home.0.path(), StoreOptions::default()).err().unwrap().to_string();
     assert!(error.contains("damaged") && error.contains(&journal.display().to_string()), "{error}");
@@ -50,7 +50,7 @@ fn nothing_of_ours_is_written_into_sqlites_files() {
     let home = SqliteHome::new();
     let store = home.open();
     let log = home.0.path().join("toolyard.db-wal");
-    // SQLite's log begins with its magic number and is as long as its frames: nobody has filled it up.
+    // SQLite's log begins with its magic number and is exactly as long as its frames.
     let bytes = std::fs::read(&log).unwrap();
     assert!(bytes.is_empty() || bytes[..3] == [0x37, 0x7f, 0x06]);
     assert_eq!(bytes.len().saturating_sub(32) % (24 + 4096), 0, "{} bytes", bytes.len());

@@ -1,4 +1,4 @@
-//! Stores that earlier versions wrote, kept in `tests/stores/`: each is opened, brought up to date, and holds what it held.
+//! Stores of earlier versions, in `tests/stores/`: each is opened and migrated, and keeps its content.
 
 use crate::support::*;
 use std::path::PathBuf;
@@ -73,7 +73,7 @@ fn a_store_is_not_taken_from_an_older_version_that_did_not_end_cleanly() {
     let error = SqliteStore::open(home.0.path(), StoreOptions::default()).err().unwrap().to_string();
     assert!(error.contains("toolyard.journal-0123") && error.contains("earlier version"), "{error}");
     assert_eq!(version(&home), 2, "nothing was changed");
-    // One that ended cleanly is empty, and goes.
+    // The journal of a process that ended cleanly is empty and is removed.
     std::fs::write(&journal, [0; 4096]).unwrap();
     drop(home.open());
     assert!(!journal.exists());

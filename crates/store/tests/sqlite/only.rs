@@ -1,4 +1,4 @@
-//! What only the SQLite store is asked: read-only opening, limits, files, a full disk.
+//! Tests of the SQLite store alone: read-only opening, limits, files, a full disk.
 
 use crate::support::*;
 use std::{
@@ -119,7 +119,7 @@ fn expired_facts_leave_the_database() {
     assert_eq!(count(), 2);
 }
 
-/// Promise 4 with a disk that really refuses: the child may not let a file grow beyond a limit.
+/// Promise 4 with a real write failure: the child has a limit on the size of its files.
 #[test]
 fn after_a_failed_write_the_store_stays_shut() {
     let home = SqliteHome::new();
@@ -135,7 +135,7 @@ fn after_a_failed_write_the_store_stays_shut() {
     let seqs: Vec<u64> = frames_of(&store, run, 0).iter().map(|frame| frame.seq).collect();
     assert!(seqs.len() as u64 >= seq);
     assert!(seqs == (1..=seqs.len() as u64).collect::<Vec<_>>());
-    // With room again a new process goes on.
+    // With free space again, a new process continues.
     assert!(store.claim(run, store.holder(run).unwrap().as_ref()).unwrap());
     let next = seqs.len() as u64 + 1;
     store.append(batch(&store, run, next..=next, Sync)).unwrap();

@@ -1,4 +1,4 @@
-//! Somebody who can write the database file and has no key: what a later start and `runs verify` make of it.
+//! An attacker who can write the database file and has no key: what a later start and `runs verify` report.
 
 use crate::support::*;
 use jiff::Timestamp;
@@ -44,7 +44,7 @@ pub async fn record_run(store: &Arc<dyn Store>, sealer: &Sealer, note: &str, see
     recorder.flush(Sync).unwrap();
     let (seq, chain) = recorder.head();
     sealer.run_ended(run_id, seq, &chain);
-    // A start that found the ledger in pieces cannot seal; that is what verifying is for.
+    // A start with a damaged ledger cannot seal; verification reports the damage.
     drop(sealer.seal());
     run_id
 }

@@ -31,9 +31,9 @@ pub async fn facts_are_there_at_once<H: Home>() {
     store.remove("nowhere", "nothing").unwrap();
 }
 
-/// How long a fact lives that is looked at before it expires: no machine is so busy that it expires first.
+/// The lifetime of a fact that must not expire during the test, even on a busy machine.
 const LONG: SignedDuration = SignedDuration::from_hours(1);
-/// How long a fact lives whose end is waited for.
+/// The lifetime of a fact whose expiry the test waits for.
 const SHORT: SignedDuration = SignedDuration::from_millis(20);
 
 pub async fn expired_facts_are_gone<H: Home>() {
@@ -103,7 +103,7 @@ pub async fn compare_and_set_changes_only_what_is_expected<H: Home>() {
     assert_eq!(store.get("s", "k").unwrap(), Some(vec![2]));
     assert_eq!(set(Some(&[2]), None), Swap::Done);
     assert_eq!(store.get("s", "k").unwrap(), None);
-    // A counter that many raise: every raise counts once.
+    // A counter that many threads increment: every increment counts once.
     store.put("s", "n", vec![0], None).unwrap();
     race(8, |_| {
         let store = Arc::clone(&store);

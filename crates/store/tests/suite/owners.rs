@@ -1,4 +1,4 @@
-//! Who holds a run: claims, owners that are gone, owners that only seem to be.
+//! Owners of runs: claims, dead owners, and owners that only seem to be dead.
 
 use crate::support::*;
 use std::{
@@ -30,7 +30,7 @@ pub async fn whoever_begins_a_run_holds_it_until_it_ends_or_is_let_go<H: Home>()
     let (ended, left) = (begin(&store).await, begin(&store).await);
     assert_eq!(store.holder(ended).unwrap(), Some(store.owner()));
     assert_eq!(store.holder(new_run()).unwrap(), None);
-    // A row never says who holds the run, however late it comes.
+    // A row never changes the holder of a run, however late it arrives.
     let mut last = batch(&store, ended, 2..=2, Ride);
     last.row = Some(toolyard_engine::store::RunRow { status: RunStatus::Finished, ..row(ended) });
     store.append(last).unwrap();
@@ -87,7 +87,7 @@ pub async fn of_many_claims_one_wins<H: Home>() {
     }
 }
 
-/// Promise 7 for an owner that is still there: it slept while others took its runs.
+/// Promise 7 for an owner that is alive: it was suspended while others took its runs.
 pub async fn a_zombie_writes_nothing<H: Home>() {
     let home = H::new();
     let (zombie, heir) = (home.open(), home.open());
@@ -107,14 +107,14 @@ pub async fn a_zombie_writes_nothing<H: Home>() {
     let position = heir.append(batch(&heir, run, 6..=6, Sync)).unwrap();
     heir.durable(position).await.unwrap();
     assert_eq!(frames_of(&heir, run, 0).len(), 6);
-    // A batch of an earlier life is refused whoever brings it.
+    // A batch of an earlier epoch is refused, whichever handle appends it.
     let late = Batch { epoch: zombie.epoch(), ..batch(&heir, run, 7..=7, Sync) };
     assert!(matches!(heir.append(late), Err(StoreError::Fenced(owner)) if owner.epoch == zombie.epoch()));
     heir.fence(&zombie.owner()).unwrap();
 }
 
-/// Owners are fenced while they write as fast as they can: what they were told is durable is there, and nothing comes
-/// after the fence.
+/// Owners are fenced while they write as fast as they can: everything that was reported durable is present, and nothing
+/// is written after the fence.
 pub async fn a_storm_of_fences_loses_and_adds_nothing<H: Home>() {
     let home = H::new();
     let heir = home.open();
@@ -149,7 +149,7 @@ pub async fn a_storm_of_fences_loses_and_adds_nothing<H: Home>() {
     }
 }
 
-/// Whoever does not hear what became of a batch asks for the run's head.
+/// A caller that does not learn the result of a batch reads the run's head.
 pub async fn a_batch_whose_answer_was_lost_is_settled_by_the_head<H: Home>() {
     let home = H::new();
     let store = home.open();
@@ -160,7 +160,7 @@ pub async fn a_batch_whose_answer_was_lost_is_settled_by_the_head<H: Home>() {
     drop(store.durable(store.append(sent).unwrap()));
     store.settle().unwrap();
     assert_eq!(store.head(run).unwrap(), Some(last), "it was written");
-    // One that never came: the head is the one before it, and it can be sent again.
+    // A batch that was never written: the head is the frame before it, and the batch can be appended again.
     let lost = batch(&store, run, 4..=4, Sync);
     assert_eq!((store.head(run).unwrap(), first.seq), (Some(last), 1));
     let position = store.append(lost).unwrap();

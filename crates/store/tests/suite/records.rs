@@ -115,7 +115,7 @@ pub async fn durable_of_nothing<H: Home>() {
     assert!(store.durable(beyond).await.is_err(), "nothing was appended there");
 }
 
-/// Promise 1: whoever looks sees whole batches, in the order of their appends.
+/// Promise 1: readers see complete batches, in the order of their appends.
 pub async fn batches_appear_whole_and_in_order<H: Home>() {
     let home = H::new();
     let store = Arc::new(home.open());
@@ -169,7 +169,7 @@ pub async fn many_tasks_at_once<H: Home>() {
     }
 }
 
-/// Promise 5, and what follows from it: the run takes nothing more until it is claimed; other runs go on.
+/// Promise 5 and its consequence: the run accepts nothing more until it is claimed; other runs continue.
 pub async fn a_frame_that_exists_is_refused<H: Home>() {
     let home = H::new();
     let store = home.open();

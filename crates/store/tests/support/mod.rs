@@ -1,4 +1,6 @@
-//! What the suite needs: homes for each implementation, things to store, and children to kill.
+//! Helpers of the suite: a home for each implementation, data to store, and child processes to kill.
+
+pub mod postgres;
 
 use sha2::{Digest, Sha256};
 use std::{
@@ -69,6 +71,9 @@ impl Home for SqliteHome {
 fn open_in_child(name: &str, address: &Path) -> Arc<dyn Store> {
     match name {
         SqliteHome::NAME => Arc::new(SqliteStore::open(address, StoreOptions::default()).unwrap()),
+        postgres::PostgresHome::NAME | postgres::PooledHome::NAME => {
+            Arc::new(postgres::open(address.to_str().unwrap(), &format!("child-{}", std::process::id())))
+        }
         other => panic!("no store called {other:?} outlives its process"),
     }
 }
@@ -132,7 +137,7 @@ pub fn frames_of(store: &(impl Store + ?Sized), run_id: RunId, from: u64) -> Vec
     frames
 }
 
-/// What became of a batch: a store may refuse it when it is appended or when somebody waits for it.
+/// The result of a batch: a store may refuse it when it is appended or when a caller waits for it.
 pub async fn outcome(store: &impl Store, appended: Result<Position, StoreError>) -> Result<(), StoreError> {
     store.durable(appended?).await
 }
@@ -172,7 +177,7 @@ fn command<H: Home>(home: &H, task: &str) -> Command {
     command
 }
 
-/// How long anything may take to happen on a busy machine. What never happens is noticed after it.
+/// How long an event may take on a busy machine. An event that never happens fails the test after this time.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 pub const CHILD_ARGUMENTS: [&str; 4] = ["--exact", "child", "--ignored", "--nocapture"];
 
@@ -186,7 +191,7 @@ pub fn spawn<H: Home>(home: &H, task: &str) -> Child {
     command(home, task).spawn().unwrap()
 }
 
-/// Lets a child finish and hears what it said.
+/// Waits until a child has ended, and returns its acknowledgements.
 pub fn finish(mut child: Child) -> Acknowledged {
     let said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let acknowledged = said.filter_map(|line| parse(&line)).collect();
@@ -194,7 +199,7 @@ pub fn finish(mut child: Child) -> Acknowledged {
     acknowledged
 }
 
-/// Starts a child, kills it some time after it has said enough, and answers what it had said by then.
+/// Starts a child, kills it some time after enough acknowledgements, and returns those that it had made.
 pub fn run_and_kill<H: Home>(home: &H, task: &str, after: Duration, enough: usize) -> Acknowledged {
     let mut child = spawn(home, task);
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
@@ -330,7 +335,7 @@ async fn fill_until_refused(store: Arc<dyn Store>) {
     assert!((1..=seq + 1).contains(&read), "reading goes on: {read} of {seq}");
 }
 
-/// Lets several threads loose at the same moment.
+/// Starts several threads at the same moment.
 pub fn race<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(
     runners: u64,
     runner: impl Fn(u64) -> F,

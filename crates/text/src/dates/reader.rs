@@ -159,7 +159,7 @@ struct Reader<'a> {
 
 /// A parsed day range and the number of tokens it used. The range is `None` when the words are about time but name no
 /// day, for example because there is no reference day.
-type Found = Option<(Option<DaySpan>, usize)>;
+type ParsedRange = Option<(Option<DaySpan>, usize)>;
 
 impl Reader<'_> {
     fn word(&self, at: usize) -> &str {
@@ -179,7 +179,7 @@ impl Reader<'_> {
         self.plain(at).filter(|year| YEARS.contains(year))
     }
 
-    fn at(&self, at: usize) -> Found {
+    fn at(&self, at: usize) -> ParsedRange {
         self.before_or_after(at)
             .or_else(|| self.calendar(at))
             .or_else(|| self.relative(at))
@@ -187,7 +187,7 @@ impl Reader<'_> {
     }
 
     /// "the week before 9 June 2023", "the Sunday before May 25", "two days after ...".
-    fn before_or_after(&self, at: usize) -> Found {
+    fn before_or_after(&self, at: usize) -> ParsedRange {
         let (count, unit_at) = match self.number(at) {
             Some(count) if (1..=60).contains(&count) => (count, at + 1),
             _ => (1, at),
@@ -218,7 +218,7 @@ impl Reader<'_> {
     }
 
     /// Calendar dates, by name or by number.
-    fn calendar(&self, at: usize) -> Found {
+    fn calendar(&self, at: usize) -> ParsedRange {
         // 2023-05-08
         if let (Some(year), Some(month), Some(day)) = (self.year(at), self.plain(at + 1), self.plain(at + 2))
             && let Ok(date) = Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?)
@@ -297,7 +297,7 @@ impl Reader<'_> {
         Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()
     }
 
-    fn day_month(&self, day: i32, month: i8, at: usize, used: usize) -> Found {
+    fn day_month(&self, day: i32, month: i8, at: usize, used: usize) -> ParsedRange {
         let day = i8::try_from(day).ok()?;
         if let Some(year) = self.year(at + used) {
             let date = Date::new(year, month, day).ok()?;
@@ -308,7 +308,7 @@ impl Reader<'_> {
     }
 
     /// Expressions relative to the reference day.
-    fn relative(&self, at: usize) -> Found {
+    fn relative(&self, at: usize) -> ParsedRange {
         let day = self.day;
         let single =
             |offset: i32| day.and_then(|day| day.checked_add(offset.days()).ok()).map(|date| DaySpan::new(date, date));
@@ -329,7 +329,7 @@ impl Reader<'_> {
     }
 
     /// "two weeks ago", "a few days ago", "in 3 days".
-    fn ago(&self, at: usize) -> Found {
+    fn ago(&self, at: usize) -> ParsedRange {
         let (count, unit_at) = match (self.word(at), self.word(at + 1), self.word(at + 2)) {
             ("a", "few", _) | ("a", "couple", _) => {
                 let of = usize::from(self.word(at + 2) == "of");
@@ -357,7 +357,7 @@ impl Reader<'_> {
     }
 
     /// "last week", "next Monday", "this month", "last summer", "on Friday".
-    fn last_next(&self, at: usize) -> Found {
+    fn last_next(&self, at: usize) -> ParsedRange {
         let step = match self.word(at) {
             "last" | "past" | "previous" => -1,
             "this" | "current" => 0,
@@ -408,7 +408,7 @@ impl Reader<'_> {
     }
 
     /// 2023年5月8日, 昨天, 上周, 去年.
-    fn ideographic(&self, at: usize) -> Found {
+    fn ideographic(&self, at: usize) -> ParsedRange {
         let pair = (self.word(at), self.word(at + 1));
         if let (Some(year), "年") = (self.plain(at), self.word(at + 1)) {
             if let (Some(month), "月") = (self.plain(at + 2).and_then(|m| i8::try_from(m).ok()), self.word(at + 3)) {

@@ -1,7 +1,7 @@
 //! [`StaticEmbedder`] turns a text into a vector.
 
 use super::{
-    asset::{ASSET, DIMENSIONS},
+    asset::{ASSET, DIMENSIONS, LEVELS},
     pieces,
     vocabulary::Vocabulary,
     weights::PieceWeights,
@@ -13,7 +13,7 @@ pub type Vector = [f32; DIMENSIONS];
 
 /// Identifies the embedding table of this build. Vectors from different tables cannot be compared and must be computed
 /// again.
-pub const MODEL_ID: &str = "toolyard-static-minilm-256/2";
+pub const MODEL_ID: &str = "toolyard-static-minilm-256/3";
 
 static SHARED: LazyLock<StaticEmbedder> = LazyLock::new(StaticEmbedder::new);
 
@@ -60,9 +60,10 @@ impl StaticEmbedder {
 
 fn add_row(sum: &mut Vector, row: u16, weight: f32) {
     let (values, scale) = ASSET.row(row);
-    let scale = scale * weight;
-    for (sum, value) in sum.iter_mut().zip(values) {
-        *sum += scale * f32::from(*value as i8);
+    let levels: [f32; LEVELS] = ASSET.levels.map(|level| level * scale * weight);
+    for (sums, pair) in sum.as_chunks_mut::<2>().0.iter_mut().zip(values) {
+        sums[0] += levels[usize::from(pair & 0xF)];
+        sums[1] += levels[usize::from(pair >> 4)];
     }
 }
 

@@ -1,11 +1,11 @@
 //! 8-bit quantised vectors, and exact scans over many of them.
 //!
-//! The loops are plain safe code that the compiler vectorises. There is no index to train, and recall is 1.0 up to the
-//! 8-bit rounding error (about 0.002 in a cosine).
+//! There is no index to train, and recall is 1.0 up to the 8-bit rounding error (about 0.002 in a cosine).
 
 use super::{asset::DIMENSIONS, embedder::Vector};
 
 /// Number of products computed before they are summed.
+#[cfg(not(target_arch = "x86_64"))]
 const BLOCK: usize = 32;
 
 /// One 8-bit vector with its scale.
@@ -158,10 +158,49 @@ pub fn cosine(a: &Vector, b: &Vector) -> f32 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Computes the dot product in blocks: 16-bit products first, then a 32-bit sum. This was the fastest of the measured
-/// forms, on processors with and without wide vector registers. Nothing overflows: a product is at most 128 * 128, and
-/// the sum of 256 products fits easily in an i32. The wrapping operations only avoid the overflow checks of debug
-/// builds.
+/// The dot product of two rows. On x86_64 it is written with SSE2, which every such processor has: a release is optimised
+/// across crates for size, and that leaves loops unvectorised however they are written. Nothing overflows: the sum of 256
+/// products of two 8-bit numbers fits in an i32.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn dot(a: &[i8; DIMENSIONS], b: &[i8; DIMENSIONS]) -> i32 {
+    // SAFETY: SSE2 is part of x86_64.
+    #[expect(unsafe_code, reason = "a function for certain processors can be called in no other way")]
+    unsafe {
+        sse2_dot(a, b)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "sse2")]
+#[inline]
+fn sse2_dot(a: &[i8; DIMENSIONS], b: &[i8; DIMENSIONS]) -> i32 {
+    use std::arch::x86_64::{
+        __m128i, _mm_add_epi32, _mm_cvtsi128_si32, _mm_madd_epi16, _mm_set_epi64x, _mm_setzero_si128,
+        _mm_shuffle_epi32, _mm_srai_epi16, _mm_unpackhi_epi8, _mm_unpacklo_epi8,
+    };
+    const LANES: usize = 16;
+    let load = |values: &[i8; LANES]| {
+        let [low, high] = [0, 8].map(|at| i64::from_le_bytes(std::array::from_fn(|i| values[at + i] as u8)));
+        _mm_set_epi64x(high, low)
+    };
+    // An 8-bit number in the upper half of 16 bits, shifted down with its sign.
+    let widen = |pairs: __m128i| _mm_srai_epi16::<8>(pairs);
+    let (mut even, mut odd) = (_mm_setzero_si128(), _mm_setzero_si128());
+    for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
+        let (a, b) = (load(a), load(b));
+        let low = _mm_madd_epi16(widen(_mm_unpacklo_epi8(a, a)), widen(_mm_unpacklo_epi8(b, b)));
+        let high = _mm_madd_epi16(widen(_mm_unpackhi_epi8(a, a)), widen(_mm_unpackhi_epi8(b, b)));
+        (even, odd) = (_mm_add_epi32(even, low), _mm_add_epi32(odd, high));
+    }
+    let four = _mm_add_epi32(even, odd);
+    let two = _mm_add_epi32(four, _mm_shuffle_epi32::<0b01_00_11_10>(four));
+    _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32::<0b10_11_00_01>(two)))
+}
+
+/// The dot product of two rows in blocks: 16-bit products first, then a 32-bit sum. The wrapping operations only avoid the
+/// overflow checks of debug builds.
+#[cfg(not(target_arch = "x86_64"))]
 fn dot(a: &[i8; DIMENSIONS], b: &[i8; DIMENSIONS]) -> i32 {
     let mut total = 0i32;
     for (a, b) in a.as_chunks::<BLOCK>().0.iter().zip(b.as_chunks::<BLOCK>().0) {
@@ -169,4 +208,27 @@ fn dot(a: &[i8; DIMENSIONS], b: &[i8; DIMENSIONS]) -> i32 {
         total = products.iter().fold(total, |total, product| total.wrapping_add(i32::from(*product)));
     }
     total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dot_product_is_the_sum_of_the_products_also_of_extreme_values() {
+        let plain = |a: &[i8; DIMENSIONS], b: &[i8; DIMENSIONS]| -> i32 {
+            a.iter().zip(b).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum()
+        };
+        let mixed: [i8; DIMENSIONS] = std::array::from_fn(|i| (i * 37 % 256) as u8 as i8);
+        let other: [i8; DIMENSIONS] = std::array::from_fn(|i| (i * 101 % 256) as u8 as i8);
+        for (a, b) in [
+            (mixed, other),
+            (other, mixed),
+            ([i8::MIN; DIMENSIONS], [i8::MIN; DIMENSIONS]),
+            ([i8::MIN; DIMENSIONS], [i8::MAX; DIMENSIONS]),
+            ([i8::MAX; DIMENSIONS], mixed),
+        ] {
+            assert_eq!(dot(&a, &b), plain(&a, &b));
+        }
+    }
 }

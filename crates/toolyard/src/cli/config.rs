@@ -9,6 +9,23 @@ pub enum ConfigCommand {
     Show,
     /// Check the configuration file
     Check,
+    /// Set a key, such as `notify.coalesceSeconds 30`; a running Toolyard uses what it can at once
+    Set {
+        /// The key
+        key: String,
+        /// The value: JSON, or a text
+        value: String,
+    },
+    /// Remove a key, so that its default holds
+    Unset {
+        /// The key
+        key: String,
+    },
+    /// Change several keys at once, from a file with a JSON merge patch or with TOML
+    Patch {
+        /// The file; `-` reads standard input
+        file: std::path::PathBuf,
+    },
     /// Print the reference of every key, in Markdown
     #[command(hide = true)]
     Reference,

@@ -18,6 +18,9 @@ pub struct ConnectArgs {
     /// Print what the client's file would hold, and change nothing
     #[arg(long, conflicts_with = "undo")]
     pub print: bool,
+    /// Write a plugin package with the server, hooks and a skill, for the client's own plugin command; with --undo, remove it
+    #[arg(long, conflicts_with_all = ["print", "approvals"])]
+    pub plugin: bool,
     /// Take Toolyard out again and leave the files as they were
     #[arg(long)]
     pub undo: bool,
@@ -26,7 +29,7 @@ pub struct ConnectArgs {
 /// `toolyard import`.
 #[derive(Debug, Subcommand)]
 pub enum ImportCommand {
-    /// Take over the MCP servers that clients already have, within walls and pinned
+    /// Take over the MCP servers that clients already have, in a sandbox and pinned
     Mcp(ImportMcpArgs),
 }
 

@@ -1,6 +1,7 @@
 //! The command `hooks`: hooks of coding agents.
 
 use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
 use toolyard_hooks::Client;
 
 /// `toolyard hooks`.
@@ -37,12 +38,39 @@ impl From<HooksClient> for Client {
     }
 }
 
+/// A client whose events are answered.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum HookRunner {
+    /// Claude Code
+    Claude,
+    /// Codex
+    Codex,
+    /// Gemini CLI
+    Gemini,
+    /// opencode, through the plugin that `connect opencode --plugin` writes
+    Opencode,
+}
+
+impl From<HookRunner> for Client {
+    fn from(client: HookRunner) -> Self {
+        match client {
+            HookRunner::Claude => Self::Claude,
+            HookRunner::Codex => Self::Codex,
+            HookRunner::Gemini => Self::Gemini,
+            HookRunner::Opencode => Self::Opencode,
+        }
+    }
+}
+
 /// Which client.
 #[derive(Debug, Args)]
 pub struct HooksClientArgs {
     /// The coding agent
     #[arg(value_enum)]
     pub client: HooksClient,
+    /// The settings that are meant
+    #[command(flatten)]
+    pub managed: ManagedArgs,
 }
 
 /// What is installed.
@@ -52,8 +80,22 @@ pub struct HooksInstallArgs {
     #[arg(value_enum)]
     pub client: HooksClient,
     /// Codex: also write its trust in the hooks, instead of reviewing them in its terminal
-    #[arg(long)]
+    #[arg(long, conflicts_with = "managed")]
     pub trust: bool,
+    /// The settings that are meant
+    #[command(flatten)]
+    pub managed: ManagedArgs,
+}
+
+/// The settings of the whole machine.
+#[derive(Debug, Args)]
+pub struct ManagedArgs {
+    /// The settings of the whole machine, which a repository's own settings cannot switch off; changing them needs root
+    #[arg(long)]
+    pub managed: bool,
+    /// The root folder of the machine or of an image that is being built
+    #[arg(long, value_name = "DIR", default_value = "/", requires = "managed")]
+    pub root: PathBuf,
 }
 
 /// Whose event it is.
@@ -61,5 +103,5 @@ pub struct HooksInstallArgs {
 pub struct HooksRunArgs {
     /// The coding agent whose hook this is
     #[arg(long, value_enum)]
-    pub client: HooksClient,
+    pub client: HookRunner,
 }

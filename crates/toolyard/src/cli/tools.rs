@@ -52,6 +52,12 @@ pub enum ToolsCommand {
         #[arg(long, value_name = "DOOR")]
         door: Option<String>,
     },
+    /// Show the bytes and tokens that Tool Search saved, by day and door
+    Savings {
+        /// How many days, the current one included
+        #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=400), value_name = "N")]
+        days: u32,
+    },
     /// Find tools; several queries can be given, and one for each step of a task works best
     Search {
         /// What the tool should do

@@ -45,7 +45,7 @@ pub enum StoreCommand {
 /// `toolyard logs`.
 #[derive(Debug, Args)]
 pub struct LogsArgs {
-    /// Go on printing lines as they are written
+    /// Keep printing lines as they are written
     #[arg(long, short)]
     pub follow: bool,
     /// How many of the last lines are printed first

@@ -13,9 +13,9 @@ const RUN: [&str; 3] = ["hooks", "run", "--client"];
 /// A hook that is installed.
 struct HookSpec {
     event: &'static str,
-    /// It is about tools, so it has a matcher.
+    /// The event concerns tools, so its entry has a matcher.
     is_for_tools: bool,
-    /// It decides, so a failure refuses.
+    /// The hook decides about a call, so a failed hook must refuse the call.
     decides: bool,
     seconds: u64,
 }
@@ -62,6 +62,8 @@ fn specs(client: Client) -> &'static [HookSpec] {
         Client::Claude => &CLAUDE,
         Client::Codex => &CODEX,
         Client::Gemini => &GEMINI,
+        // Its plugin runs `hooks run` by itself.
+        Client::Opencode => &[],
     }
 }
 
@@ -77,7 +79,7 @@ fn group(client: Client, spec: &HookSpec, program: &Program) -> Value {
         Client::Claude => json!({
             "type": "command", "command": program.command(), "args": program.arguments(&words), "timeout": spec.seconds,
         }),
-        Client::Codex => json!({"type": "command", "command": line(), "timeout": spec.seconds}),
+        Client::Codex | Client::Opencode => json!({"type": "command", "command": line(), "timeout": spec.seconds}),
         Client::Gemini => {
             json!({"type": "command", "name": "toolyard", "command": line(), "timeout": spec.seconds * 1000})
         }
@@ -96,27 +98,33 @@ fn is_ours(entry: &Value, client: Client, this: &Program) -> bool {
     let command = entry.get("command").and_then(Value::as_str).unwrap_or_default();
     let args: Vec<&str> =
         entry.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-    let names_program = |program: &str| {
-        let program = program.trim_matches('\'');
-        let is_named = program.rsplit('/').next().is_some_and(|name| name.starts_with("toolyard"));
-        program.starts_with('/') && (is_named || program == this.command())
-    };
     if args.is_empty() {
-        let run = format!(" {} {client}", RUN.join(" "));
-        command.find(&run).is_some_and(|at| names_program(&command[..at]))
+        is_our_line(command, client, this)
     } else {
-        names_program(command) && args.get(..3) == Some(&RUN[..]) && args.get(3) == Some(&client.as_str())
+        names_toolyard(command, this) && args.get(..3) == Some(&RUN[..]) && args.get(3) == Some(&client.as_str())
     }
+}
+
+/// The same for an entry that is one line for a shell.
+pub(crate) fn is_our_line(line: &str, client: Client, this: &Program) -> bool {
+    let run = format!(" {} {client}", RUN.join(" "));
+    line.find(&run).is_some_and(|at| names_toolyard(&line[..at], this))
+}
+
+fn names_toolyard(program: &str, this: &Program) -> bool {
+    let program = program.trim_matches('\'');
+    let is_named = program.rsplit('/').next().is_some_and(|name| name.starts_with("toolyard"));
+    program.starts_with('/') && (is_named || program == this.command())
 }
 
 /// How the hooks stand in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Installed {
-    /// None of ours is there.
+    /// None of Toolyard's hooks.
     No,
     /// Some are missing, or are for another program, home or version.
     Partly,
-    /// All are there.
+    /// All of them.
     Yes,
 }
 
@@ -156,24 +164,31 @@ pub(crate) fn add(client: Client, program: &Program, file: &JsonFile) -> Result<
     Ok(())
 }
 
-/// Takes our entries out, and groups, events and tables that are empty then.
+/// Takes our entries out, and groups, events and tables that are empty because of it. What was empty before stays: it is
+/// the user's.
 pub(crate) fn remove(client: Client, program: &Program, file: &JsonFile) {
     let Some(hooks) = file.top().object_value("hooks") else { return };
+    let mut removed = false;
     for member in hooks.properties() {
         let Some(groups) = member.array_value() else { continue };
+        let mut removed_here = false;
         for group in groups.elements() {
             let Some(entries) = group.as_object().and_then(|group: CstObject| group.array_value("hooks")) else {
                 continue;
             };
-            if remove_entries(client, program, &entries) && entries.elements().is_empty() {
-                group.remove();
+            if remove_entries(client, program, &entries) {
+                removed_here = true;
+                if entries.elements().is_empty() {
+                    group.remove();
+                }
             }
         }
-        if groups.elements().is_empty() {
+        if removed_here && groups.elements().is_empty() {
             member.remove();
         }
+        removed |= removed_here;
     }
-    if hooks.properties().is_empty() {
+    if removed && hooks.properties().is_empty() {
         file.remove(&[], "hooks");
     }
 }

@@ -20,7 +20,7 @@ impl JsonFile {
         Ok(Self(root))
     }
 
-    /// The text as it is now.
+    /// The current text.
     pub(crate) fn text(&self) -> String {
         let text = self.0.to_string();
         if text.ends_with('\n') { text } else { format!("{text}\n") }

@@ -1,4 +1,4 @@
-//! What a client's file held before Toolyard changed it, so that it can be put back byte for byte.
+//! Keeps the text of a client's file from before Toolyard changed it, so that it can be restored byte for byte.
 
 use super::unusable;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ const NEW_FILE_MODE: u32 = 0o600;
 /// A changed file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct KeptFile {
+pub(crate) struct ChangedFile {
     /// The file.
     pub(crate) path: PathBuf,
     /// Its text before; absent where there was no file.
@@ -27,9 +27,9 @@ pub(crate) struct KeptFile {
 
 /// The files that one installation changed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct InstallRecord {
     /// Each of them.
-    pub(crate) files: Vec<KeptFile>,
+    pub(crate) files: Vec<ChangedFile>,
     /// Whether the installation also put the client's hooks in.
     #[serde(default)]
     pub(crate) hooks: bool,
@@ -52,7 +52,7 @@ impl Keeper {
     }
 
     /// What is kept, if this installation was made.
-    pub(crate) fn load(&self) -> Result<Option<Kept>, Failure> {
+    pub(crate) fn load(&self) -> Result<Option<InstallRecord>, Failure> {
         match fs::read_to_string(&self.record) {
             Ok(text) => serde_json::from_str(&text).map(Some).map_err(|error| unusable(&self.record, error)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -60,16 +60,17 @@ impl Keeper {
         }
     }
 
-    /// Changes a file: its text before is durable before the change. `before` is what the file would hold without us.
+    /// Changes a file: its text before is durable before the change. `before` is the file's text without Toolyard's
+    /// entries.
     pub(crate) fn change(&self, path: &Path, before: Option<String>, after: &str) -> Result<(), Failure> {
         let mut kept = self.load()?.unwrap_or_default();
         let now = read(path)?;
-        let was_ours = |file: &KeptFile| now.as_deref().map(hash).as_deref() == Some(file.after.as_str());
+        let was_ours = |file: &ChangedFile| now.as_deref().map(hash).as_deref() == Some(file.after.as_str());
         match kept.files.iter_mut().find(|file| file.path == path) {
-            // Nobody changed it since: what is kept is still what was there before us.
+            // The file has not changed since Toolyard wrote it, so the kept text is still the one from before Toolyard.
             Some(file) if was_ours(file) => file.after = hash(after),
-            Some(file) => *file = KeptFile { path: path.to_owned(), before, after: hash(after) },
-            None => kept.files.push(KeptFile { path: path.to_owned(), before, after: hash(after) }),
+            Some(file) => *file = ChangedFile { path: path.to_owned(), before, after: hash(after) },
+            None => kept.files.push(ChangedFile { path: path.to_owned(), before, after: hash(after) }),
         }
         self.save(&kept)?;
         write(path, after)
@@ -77,18 +78,19 @@ impl Keeper {
 
     /// Notes that the installation also put the client's hooks in.
     pub(crate) fn mark_hooks(&self) -> Result<(), Failure> {
-        self.save(&Kept { hooks: true, ..self.load()?.unwrap_or_default() })
+        self.save(&InstallRecord { hooks: true, ..self.load()?.unwrap_or_default() })
     }
 
-    fn save(&self, kept: &Kept) -> Result<(), Failure> {
+    fn save(&self, kept: &InstallRecord) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(kept).map_err(|error| unusable(&self.record, error))?;
         write(&self.record, &text)
     }
 
-    /// Puts every file back. One that somebody changed since keeps those changes: `strip` takes out what is ours.
+    /// Puts every file back. A file that was changed since keeps those changes: `strip` removes Toolyard's entries
+    /// alone.
     pub(crate) fn put_back(
         &self,
-        strip: impl Fn(&KeptFile, &str) -> Result<String, Failure>,
+        strip: impl Fn(&ChangedFile, &str) -> Result<String, Failure>,
     ) -> Result<Vec<PathBuf>, Failure> {
         let Some(kept) = self.load()? else { return Ok(Vec::new()) };
         let mut changed = Vec::new();

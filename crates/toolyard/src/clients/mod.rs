@@ -1,10 +1,13 @@
-//! The configuration files of agents' programs: where they are, how entries are put in and taken out, and how a file gets
-//! back what it held.
+//! The configuration files of agents' programs: where they are, how entries are put in and taken out, and how a file's
+//! earlier text is restored.
 
 pub(crate) mod hook_entries;
 pub(crate) mod json;
 pub(crate) mod kept;
+pub(crate) mod managed;
+pub(crate) mod packages;
 pub(crate) mod places;
+pub(crate) mod problems;
 pub mod servers;
 pub(crate) mod toml;
 pub(crate) mod trust;
@@ -19,6 +22,16 @@ pub(crate) struct Program {
     pub(crate) path: PathBuf,
     /// The home that its commands use, where it is not the default one.
     pub(crate) home: Option<PathBuf>,
+}
+
+/// What starts this program in a shell of its owner: its name if `PATH` finds this very file, otherwise its path.
+pub(crate) fn shell_command() -> String {
+    const NAME: &str = "toolyard";
+    let Ok(this) = std::env::current_exe() else { return NAME.to_owned() };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(NAME)).find(|program| program.is_file());
+    let is_this = found.is_some_and(|program| program.canonicalize().ok() == this.canonicalize().ok());
+    if is_this { NAME.to_owned() } else { this.display().to_string() }
 }
 
 impl Program {

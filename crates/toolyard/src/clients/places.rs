@@ -26,6 +26,7 @@ pub(crate) fn folder(client: Client) -> Result<PathBuf, Failure> {
     let (variable, name) = match client {
         Client::Claude => ("CLAUDE_CONFIG_DIR", ".claude"),
         Client::Codex => ("CODEX_HOME", ".codex"),
+        Client::Opencode => return Ok(config_home()?.join("opencode")),
         // This one names the folder that takes the place of the user's home.
         Client::Gemini => return Ok(from_environment("GEMINI_CLI_HOME").map_or_else(user_home, Ok)?.join(".gemini")),
     };
@@ -40,6 +41,7 @@ pub(crate) fn hooks_file(client: Client) -> Result<PathBuf, Failure> {
     let name = match client {
         Client::Claude | Client::Gemini => "settings.json",
         Client::Codex => "hooks.json",
+        Client::Opencode => "opencode.json",
     };
     Ok(folder(client)?.join(name))
 }

@@ -121,7 +121,7 @@ impl McpClient {
         }
     }
 
-    /// Our server in the client's words.
+    /// Toolyard's server entry in the client's format.
     pub(crate) fn entry(self, program: &Program) -> Value {
         let (command, args) = (program.command(), program.arguments(&["mcp"]));
         match self {

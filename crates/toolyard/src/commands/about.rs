@@ -1,15 +1,16 @@
-//! `toolyard version` and `toolyard self check`: what this program is, and whether it is whole.
+//! `toolyard version` and `toolyard self check`: the version and build, and whether the installation is complete.
 
 use super::Outcome;
-use crate::{cli::Global, home::Home, output};
+use crate::{cli::Global, home::Home, notes::PROGRAM_VARIABLE, output};
 use serde::Serialize;
 use std::{
     path::{Path, PathBuf},
     process::{Command, ExitCode},
 };
+use toolyard_knowledge::index::remote::ProgramLocator;
 use toolyard_protocol::{ErrorCode, Failure};
 
-/// What this program is.
+/// The version and build of this program.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Version {
@@ -49,7 +50,7 @@ pub(super) fn version(global: &Global) -> Outcome {
 struct Check {
     name: &'static str,
     ok: bool,
-    /// Whether the program cannot work without it.
+    /// Whether it belongs to every installation. Without another one, only single tools are missing.
     required: bool,
     detail: String,
 }
@@ -62,18 +63,13 @@ struct SelfCheck {
     checks: Vec<Check>,
 }
 
-/// Looks whether everything that belongs to this program is there. Starts nothing of it and reads no configuration.
+/// Checks that the programs and folders that Toolyard needs exist. Starts none of them and reads no configuration.
 pub(super) fn self_check(global: &Global) -> Outcome {
     let version = this_version()?;
     let folder = version.program.parent().unwrap_or(Path::new("/")).to_owned();
     let home = Home::resolve(global.home.as_deref())
         .map_err(|error| Failure::new(ErrorCode::ConfigInvalid, format!("{error:#}")))?;
-    let checks = vec![
-        beside("the index program", &folder, "toolyard-index"),
-        beside("the document parser", &folder, "toolyard-parse"),
-        git(),
-        writable(home.path()),
-    ];
+    let checks = vec![index_program(), document_parser(&folder), git(), writable(home.path())];
     let ok = checks.iter().all(|check| check.ok || !check.required);
     let report = SelfCheck { version, ok, checks };
     if global.json {
@@ -94,9 +90,22 @@ pub(super) fn self_check(global: &Global) -> Outcome {
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn beside(name: &'static str, folder: &Path, program: &str) -> Check {
-    let path = folder.join(program);
-    Check { name, ok: path.is_file(), required: false, detail: path.display().to_string() }
+/// Notes need it. It is searched for where `up` searches, except for a path in the configuration, which is not read here.
+fn index_program() -> Check {
+    let found = ProgramLocator::new(std::env::var_os(PROGRAM_VARIABLE).map(PathBuf::from)).find();
+    let (ok, detail) = match found {
+        Ok(program) => (true, program.display().to_string()),
+        Err(error) => (false, format!("{error}; notes cannot be indexed or searched without it")),
+    };
+    Check { name: "the index program", ok, required: true, detail }
+}
+
+/// Imports of documents need it.
+fn document_parser(folder: &Path) -> Check {
+    let path = folder.join("toolyard-parse");
+    let ok = path.is_file();
+    let without = if ok { "" } else { " is missing; documents cannot be imported without it" };
+    Check { name: "the document parser", ok, required: false, detail: format!("{}{without}", path.display()) }
 }
 
 /// Snapshots of projects need it.
@@ -104,7 +113,7 @@ fn git() -> Check {
     let ran = Command::new("git").arg("--version").output();
     let (ok, detail) = match ran {
         Ok(output) => (output.status.success(), String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-        Err(error) => (false, format!("{error}; commands of coding agents cannot be taken back without it")),
+        Err(error) => (false, format!("{error}; commands of coding agents cannot be undone without it")),
     };
     Check { name: "git", ok, required: false, detail }
 }

@@ -19,7 +19,7 @@ use toolyard_service::approvals::people::{
     GrantsListParams, GrantsRevoke, ListParams, Question, RevokeParams, ShowParams,
 };
 
-/// One request of `watch` waits this long for news, in milliseconds.
+/// How long one request of `watch` waits for an event, in milliseconds.
 const WATCH_MS: u64 = 25_000;
 
 pub(super) async fn run(global: &Global, command: ApprovalsCommand) -> Outcome {
@@ -55,7 +55,7 @@ pub(super) async fn run(global: &Global, command: ApprovalsCommand) -> Outcome {
     }
 }
 
-/// The running Toolyard: questions wait in it and nowhere else.
+/// Connects to the running Toolyard. Open questions exist only in a running Toolyard.
 async fn connect(global: &Global) -> Result<LocalClient, Failure> {
     let resolved = config::resolve(global)?;
     backend::running(&resolved, global).await?.ok_or_else(|| {
@@ -67,7 +67,7 @@ async fn connect(global: &Global) -> Result<LocalClient, Failure> {
     })
 }
 
-/// The answer that the options stand for.
+/// The answer that the options select.
 async fn allow(client: &mut LocalClient, args: AllowArgs) -> Result<AnswerParams, Failure> {
     let AllowArgs { id, scope, folder, lasting, shown } = args;
     let lasting = lasting.as_deref().map(parse_age).transpose()?;
@@ -115,9 +115,9 @@ async fn answer(global: &Global, client: &mut LocalClient, params: AnswerParams)
     Ok(if is_as_asked { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
 }
 
-/// News of `watch`, one line each with --json.
+/// An event of `watch`, printed as one line with --json.
 #[derive(Serialize)]
-struct News<'a> {
+struct WatchEvent<'a> {
     event: &'static str,
     approval: &'a Question,
 }
@@ -140,7 +140,7 @@ async fn watch(global: &Global, client: &mut LocalClient) -> Outcome {
 
 fn tell(global: &Global, event: &'static str, approval: &Question) {
     if global.json {
-        output::json(&News { event, approval });
+        output::json(&WatchEvent { event, approval });
     } else if event == "asked" {
         show(approval);
         output::data(&format!("  toolyard approvals allow {0}    or    toolyard approvals deny {0}", approval.id));

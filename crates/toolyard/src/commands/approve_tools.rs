@@ -11,7 +11,7 @@ use crate::{
 };
 use serde::Serialize;
 use std::process::ExitCode;
-use toolyard_mcp::client::{ShownDefinition, Withheld, WithheldWhy};
+use toolyard_mcp::client::{ShownDefinition, WithheldReason, WithheldTool};
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_service::NoParams;
 
@@ -49,7 +49,7 @@ async fn approve(global: &Global, backend: &mut Backend, server: &str, tools: &[
     let approved = if chosen.is_empty() {
         ApprovedDefinitions::default()
     } else {
-        let shown = |held: &Withheld| ShownDefinition { tool: held.tool.clone(), hash: held.hash.clone() };
+        let shown = |held: &WithheldTool| ShownDefinition { tool: held.tool.clone(), hash: held.hash.clone() };
         let params = ApproveParams { server: server.to_owned(), definitions: chosen.iter().map(shown).collect() };
         backend.call::<McpApprove>(&params, None).await?
     };
@@ -70,11 +70,11 @@ async fn approve(global: &Global, backend: &mut Backend, server: &str, tools: &[
 #[derive(Serialize)]
 struct NothingApproved<'a> {
     approved: [&'a str; 0],
-    withheld: &'a [Withheld],
+    withheld: &'a [WithheldTool],
 }
 
 /// What a server holds back, of the tools that are named or of all.
-async fn held_back(backend: &mut Backend, server: &str, tools: &[String]) -> Result<Vec<Withheld>, Failure> {
+async fn held_back(backend: &mut Backend, server: &str, tools: &[String]) -> Result<Vec<WithheldTool>, Failure> {
     let servers = backend.call::<McpServers>(&NoParams {}, None).await?.servers;
     let Some(found) = servers.into_iter().find(|status| status.name == server) else {
         return Err(Failure::new(ErrorCode::NotFound, format!("there is no MCP server {server:?}"))
@@ -89,7 +89,7 @@ async fn held_back(backend: &mut Backend, server: &str, tools: &[String]) -> Res
 }
 
 /// The definitions whose hashes were named. All must be there: one that is not has changed since it was shown.
-fn named(held: &[Withheld], hashes: &[String], server: &str) -> Result<Vec<Withheld>, Failure> {
+fn named(held: &[WithheldTool], hashes: &[String], server: &str) -> Result<Vec<WithheldTool>, Failure> {
     hashes
         .iter()
         .map(|hash| {
@@ -98,7 +98,8 @@ fn named(held: &[Withheld], hashes: &[String], server: &str) -> Result<Vec<Withh
                 let message = format!("--hash {hash} is too short; give {MIN_DIGITS} digits or more");
                 return Err(Failure::new(ErrorCode::UsageError, message));
             }
-            let fits = |held: &&Withheld| held.hash.strip_prefix("sha256:").is_some_and(|own| own.starts_with(digits));
+            let fits =
+                |held: &&WithheldTool| held.hash.strip_prefix("sha256:").is_some_and(|own| own.starts_with(digits));
             held.iter().find(fits).cloned().ok_or_else(|| {
                 let message = format!("{server} holds back no definition with the hash {hash}");
                 Failure::new(ErrorCode::PreconditionFailed, message).suggest(format!(
@@ -109,10 +110,10 @@ fn named(held: &[Withheld], hashes: &[String], server: &str) -> Result<Vec<Withh
         .collect()
 }
 
-fn show(held: &Withheld) {
+fn show(held: &WithheldTool) {
     let paint = Paint::stdout();
     let why = match held.why {
-        WithheldWhy::ApprovedInPart => "approved by an earlier version, whose hash did not cover all of it",
+        WithheldReason::ApprovedInPart => "approved by an earlier version, whose hash did not cover all of it",
         other => other.as_str(),
     };
     output::data(&format!("{} ({why})\n{}", held.tool, held.hash));

@@ -17,10 +17,10 @@ use toolyard_service::{
     params::{Count, Text},
 };
 
-/// What a verdict, saying who may give one, and seeing the questions need.
+/// The scope that is needed to answer a permission question, to name who may answer, and to see the open questions.
 pub(super) const APPROVALS: &str = "operator.approvals";
 
-/// Scopes that a command needs beside its method's.
+/// Scopes that a command needs in addition to its method's.
 fn more_scopes(command: &BridgeCommand) -> &'static [&'static str] {
     let approves = match command {
         BridgeCommand::Open { opening, .. } => opening.names_senders(),

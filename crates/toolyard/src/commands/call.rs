@@ -52,7 +52,7 @@ fn show(global: &Global, result: &ToolResult) {
     if let (Some(message), false) = (&result.user_message, global.quiet) {
         output::note(&paint.dim(message));
     }
-    // Text is what people came for; everything else is shown as JSON.
+    // The content of a file is printed as text, every other answer as JSON.
     let is_text = result.tool.as_str() == "vault.readFile";
     match result.data.as_ref().filter(|_| is_text).and_then(|data| data.get("content")).and_then(Value::as_str) {
         Some(content) => output::data(content.trim_end_matches('\n')),

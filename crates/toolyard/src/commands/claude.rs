@@ -1,5 +1,5 @@
-//! `toolyard claude-plugin`: the MCP server that Claude Code starts, joined to the bridge. `toolyard claude start`: Claude
-//! Code with everything it needs to be joined, for as long as this command runs.
+//! `toolyard claude-plugin`: the MCP server that Claude Code starts, connected to the bridge. `toolyard claude start`:
+//! starts Claude Code connected to a session; the session is closed when Claude Code ends.
 
 use super::{Outcome, gateway};
 use crate::{
@@ -19,7 +19,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 use toolyard_bridge::plugin::{APPROVE, Identity, drive};
-use toolyard_client::{Dialler, local::unread};
+use toolyard_client::{BridgeConnector, local::unread};
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_service::{
     Method,
@@ -45,7 +45,7 @@ pub(super) async fn plugin(args: ClaudePluginArgs) -> Outcome {
         claude_session: std::env::var("SYNTHESIS_CLAUDE_SESSION").unwrap_or_default(),
         pid: std::process::id(),
     };
-    let dialler = Dialler { url: identity.url.clone(), ca_file: args.ca_file };
+    let dialler = BridgeConnector { url: identity.url.clone(), ca_file: args.ca_file };
     let seed = u64::from(identity.pid) ^ uuid::Uuid::new_v4().as_u64_pair().0;
     let (input, output) = stdio::streams();
     drive::run(identity, seed, &dialler, input, output)
@@ -67,15 +67,15 @@ pub(super) async fn run(global: &Global, command: ClaudeCommand) -> Outcome {
     home.create().map_err(trouble)?;
     let file = ConfigFile::write(&home, &opened.mcp_config)?;
     let outcome = supervise(&start, &opened, &file.0).await;
-    // Whatever happened: the session's secret is worth nothing from here on.
+    // The session is closed whether Claude Code succeeded or failed, so that its secret cannot be used any more.
     let closed = SessionParams { session_key: Text(opened.session_key), agent_id: None };
     if gateway::ask::<BridgeClose>(global, &start.target, &closed, &[]).await.is_err() && !global.quiet {
-        output::note("the gateway could not be told that Claude Code has ended");
+        output::note("the gateway could not be notified that Claude Code has ended");
     }
     outcome
 }
 
-/// What of an opened session Claude Code is started with.
+/// The fields of an opened session with which Claude Code is started.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct OpenedSession {
@@ -109,7 +109,7 @@ impl Drop for ConfigFile {
     }
 }
 
-/// Starts Claude Code and waits for it. A signal to us is one to it.
+/// Starts Claude Code and waits for it. Signals that this process receives are passed on to Claude Code.
 async fn supervise(start: &ClaudeStart, opened: &OpenedSession, file: &Path) -> Outcome {
     let mut command = Command::new(&start.claude);
     command.arg("--mcp-config").arg(file).arg("--strict-mcp-config");
@@ -137,7 +137,7 @@ async fn supervise(start: &ClaudeStart, opened: &OpenedSession, file: &Path) -> 
     let broken = |e: std::io::Error| Failure::new(ErrorCode::InternalError, format!("signals cannot be awaited: {e}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(broken)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(broken)?;
-    // A terminal sends Ctrl-C to Claude Code as well, which knows better what it means.
+    // A terminal sends Ctrl-C to Claude Code as well, and Claude Code handles it.
     let mut interrupt = signal(SignalKind::interrupt()).map_err(broken)?;
     let status = loop {
         tokio::select! {
@@ -175,7 +175,8 @@ fn named_session(args: &[String]) -> Option<String> {
     None
 }
 
-/// In print mode nobody sits before Claude Code's dialogue: its questions come to us, unless somebody decided otherwise.
+/// In print mode nobody can answer Claude Code's dialogue, so its permission questions go to the bridge, unless the
+/// arguments name another permission tool.
 fn permission_tool(args: &[String]) -> Option<String> {
     let has = |names: &[&str]| {
         args.iter().any(|arg| names.iter().any(|name| arg == name || arg.starts_with(&format!("{name}="))))

@@ -1,5 +1,7 @@
 //! `toolyard connect`: enters Toolyard into a client's settings, and takes it out again.
 
+mod plugin;
+
 use super::{Outcome, hooks};
 use crate::{
     backend::Backend,
@@ -73,6 +75,9 @@ pub(super) async fn run(global: &Global, args: ConnectArgs) -> Outcome {
     let client = args.client;
     let home = Home::resolve(global.home.as_deref())
         .map_err(|error| Failure::new(ErrorCode::ConfigInvalid, format!("{error:#}")))?;
+    if args.plugin {
+        return plugin::run(global, &home, client, args.undo);
+    }
     let keeper = Keeper::new(home.path(), &format!("{}-connect", client.as_str()));
     if args.undo {
         return show(global, disconnect(global, client, &keeper)?);

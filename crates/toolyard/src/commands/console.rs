@@ -1,4 +1,5 @@
-//! `toolyard console`: a one-use link with which a browser becomes the owner's, and the browser that opens it.
+//! `toolyard console`: creates a one-use link that pairs a browser with the owner's rights, and opens it in the
+//! desktop's browser.
 
 use super::Outcome;
 use crate::{
@@ -113,7 +114,11 @@ pub(super) async fn invite(service: &Service) {
     let made = service.call(caller, ConsoleCode::NAME, serde_json::json!({}), None).await;
     match made.map(|answer| serde_json::from_str::<NewCode>(answer.get())) {
         Ok(Ok(made)) => {
-            output::note(&format!("  console  {} (pairs one browser, for two minutes)", paint.bold(&made.url)));
+            output::note(
+                "Open this in a browser to see what agents do and to answer them. It pairs one browser, within two",
+            );
+            output::note("minutes; `toolyard console` makes another link.");
+            output::note(&format!("  {}", paint.bold(&made.url)));
             if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
                 open(&made.url);
             }
@@ -125,7 +130,7 @@ pub(super) async fn invite(service: &Service) {
 
 /// Whether a browser is paired already. Where that cannot be known, no link is printed.
 async fn is_paired(service: &Service, caller: Arc<Caller>) -> bool {
-    let params = serde_json::to_value(NoParams {}).unwrap_or_default();
+    let Ok(params) = serde_json::to_value(NoParams {}) else { return true };
     let answer = service.call(caller, DevicesList::NAME, params, None).await.ok();
     let devices = answer.and_then(|answer| serde_json::from_str::<DevicesAnswer>(answer.get()).ok());
     devices.is_none_or(|devices| devices.paired.iter().any(|device| device.console.is_some()))

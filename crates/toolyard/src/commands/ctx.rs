@@ -1,4 +1,4 @@
-//! `toolyard ctx`: what lies in viking://, through the running Toolyard or in this process.
+//! `toolyard ctx`: the content of viking://, through the running Toolyard or in this process.
 
 use super::Outcome;
 use crate::{
@@ -57,7 +57,7 @@ struct GrepBody<'a> {
     case_insensitive: bool,
 }
 
-/// What a command asks.
+/// The request that a command makes.
 fn asked(command: &CtxCommand) -> Result<Asked, Failure> {
     Ok(match command {
         CtxCommand::Ls { uri, recursive, all, limit } => get(format!(
@@ -79,7 +79,7 @@ fn asked(command: &CtxCommand) -> Result<Asked, Failure> {
             return post("/api/v1/search/grep", GrepBody { uri, pattern, case_insensitive: *ignore_case });
         }
         CtxCommand::Add { source, to, parent, reason, watch } => {
-            // The server may stand in another folder.
+            // The server may have another working directory.
             let remote = source.contains("://") || source.starts_with("git@");
             let path = if remote { None } else { std::path::absolute(source).ok() };
             let source = path.map_or_else(|| source.clone(), |path| path.display().to_string());
@@ -113,7 +113,7 @@ fn asked(command: &CtxCommand) -> Result<Asked, Failure> {
     })
 }
 
-/// The answers of the store's HTTP interface have what was asked for in `result`; the others are it.
+/// The store's HTTP interface wraps its answers in `result`; the answers of methods are not wrapped.
 #[derive(Deserialize)]
 struct Wrapped {
     result: Option<Value>,
@@ -147,7 +147,7 @@ where
     serde_json::from_str(answer.get()).map_err(|error| unread(M::NAME, &error))
 }
 
-// What of OpenViking's shapes a person is shown.
+// The fields of OpenViking's answers that are printed for people.
 
 /// A row of a listing.
 #[derive(Default, Deserialize)]
@@ -259,7 +259,7 @@ fn lines<T>(rows: &[T], line: impl Fn(&T) -> String) -> String {
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// For people.
+/// The answer as text for people.
 fn shown(command: &CtxCommand, result: Value) -> Result<String, Failure> {
     Ok(match command {
         CtxCommand::Ls { .. } => lines(&read::<Vec<Row>>(result)?, |row| {

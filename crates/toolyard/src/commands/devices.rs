@@ -1,4 +1,4 @@
-//! `toolyard devices`: who may connect from elsewhere.
+//! `toolyard devices`: the devices that may connect from other machines.
 
 use super::Outcome;
 use crate::{

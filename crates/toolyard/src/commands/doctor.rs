@@ -1,12 +1,14 @@
-//! `toolyard doctor`: look at everything Toolyard needs and say what to do about what is wrong.
+//! `toolyard doctor`: checks what Toolyard needs and says how to fix what is wrong.
 
 use super::Outcome;
 use crate::{
     backend::Backend,
     cli::Global,
     config, home,
+    notify::NotifyState,
     output::{self, Paint},
     plugins::PluginsList,
+    stores,
     upstreams::McpServers,
     wiring::Needs,
 };
@@ -14,12 +16,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::process::ExitCode;
 use toolyard_client::local::LocalClient;
-use toolyard_engine::redact::redactor;
+use toolyard_engine::{Store as _, redact::redactor, store::NodeState};
 use toolyard_mcp::client::Health;
+use toolyard_notify::{NotifyStatus, PUSH_CHANNEL};
 use toolyard_protocol::{ErrorCode, RunStatus, ToolResult};
-use toolyard_sandbox::launch::{Walls, hide, is_hidden};
+use toolyard_sandbox::launch::{KernelFeatures, hide, is_hidden};
 use toolyard_service::{
     NoParams,
+    cluster::DifferingNode,
     local::{ToolsCall, ToolsCallParams, YardStatus, YardStatusParams},
     proof::Verified,
     runs::{RunsList, RunsListParams, RunsVerify, VerifyParams},
@@ -27,10 +31,12 @@ use toolyard_service::{
 
 /// The check whether scripts can be isolated.
 const CODE_MODE: &str = "code mode";
+/// The check of coding agents' hooks.
+const HOOKS: &str = "hooks";
 /// Runs that are counted.
 const MAX_OPEN_RUNS: usize = 10_000;
 
-/// Everything that was looked at.
+/// The results of all checks.
 #[derive(Serialize)]
 struct Checked<'a> {
     ok: bool,
@@ -73,7 +79,7 @@ pub(super) async fn run(global: &Global) -> Outcome {
     Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
 }
 
-/// Looks at everything that a Toolyard needs.
+/// Checks everything that Toolyard needs.
 async fn look(global: &Global, resolved: &config::Resolved) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut add = |what, outcome| findings.push(Finding::new(what, outcome));
@@ -87,6 +93,9 @@ async fn look(global: &Global, resolved: &config::Resolved) -> Vec<Finding> {
         resolved.home.create().map(|()| resolved.home.path().display().to_string()).map_err(|e| format!("{e:#}")),
     );
     add("signing key", resolved.home.signer().map(|s| s.verifier().to_text()).map_err(|e| format!("{e:#}")));
+    for (what, outcome) in database_findings(resolved) {
+        add(what, outcome);
+    }
     let vault = resolved.vault.clone();
     add(
         "vault",
@@ -98,13 +107,16 @@ async fn look(global: &Global, resolved: &config::Resolved) -> Vec<Finding> {
         },
     );
     match LocalClient::connect(&resolved.home.socket()).await {
-        Ok(Some(mut client)) => add(
-            "running",
-            match client.call::<YardStatus>(&YardStatusParams::default(), None).await {
-                Ok(status) => Ok(format!("yes, pid {}", status.process.pid)),
-                Err(failure) => Err(failure.message),
-            },
-        ),
+        Ok(Some(mut client)) => match client.call::<YardStatus>(&YardStatusParams::default(), None).await {
+            Ok(status) => {
+                add("running", Ok(format!("yes, pid {}", status.process.pid)));
+                for DifferingNode { node, differs } in status.differing_nodes {
+                    let differs = differs.join(" and ");
+                    add("cluster", Err(format!("node {node} works with another {differs}: give all nodes the same")));
+                }
+            }
+            Err(failure) => add("running", Err(failure.message)),
+        },
         Ok(None) => add("running", Ok("no".to_owned())),
         Err(failure) => add("running", Err(failure.message)),
     }
@@ -138,20 +150,78 @@ async fn look(global: &Global, resolved: &config::Resolved) -> Vec<Finding> {
     for (what, result) in wall_findings(resolved) {
         add(what, result);
     }
+    for (what, result) in hook_findings(global) {
+        add(what, result);
+    }
     add("user", Ok(home::user_name()));
     findings
 }
 
-/// The walls that this kernel has, those it lacks, and what runs without any.
+/// The database that several nodes share, if there is one: whether it keeps its promises, and who works on it.
+fn database_findings(resolved: &config::Resolved) -> Vec<(&'static str, Result<String, String>)> {
+    let Some(url) = stores::url(resolved) else { return Vec::new() };
+    let at = toolyard_postgres::describe_url(&url);
+    let server = match toolyard_postgres::check_server(&url) {
+        Ok(server) => server,
+        Err(error) => return vec![("database", Err(format!("{at}: {error}")))],
+    };
+    if let Some(problem) = server.problem(resolved.config.store.allow_async_replication) {
+        return vec![("database", Err(format!("{at}: {problem}")))];
+    }
+    let replicated = match (server.standbys, server.is_synchronous) {
+        (0, _) => "no standby is connected".to_owned(),
+        (standbys, true) => format!("{standbys} standbys, synchronous"),
+        (standbys, false) => format!("warning: {standbys} standbys, asynchronous: a failover loses acknowledged calls"),
+    };
+    let mut findings = vec![("database", Ok(format!("{at}: PostgreSQL {}, {replicated}", server.version)))];
+    findings.push((
+        "cluster secret",
+        Ok(match &resolved.config.store.secret_file {
+            Some(file) => format!("in {}, apart from the database", file.display()),
+            None => "warning: in the database, so whoever can read the database can sign as this cluster; set \
+                     store.secretFile on every node before the first start to keep it apart"
+                .to_owned(),
+        }),
+    ));
+    let nodes = stores::open_shared(resolved, &url, false).and_then(|store| Ok(store.nodes()?));
+    findings.push(match nodes {
+        Err(failure) => ("nodes", Err(failure.message)),
+        Ok(nodes) => {
+            let count = |state| nodes.iter().filter(|node| node.state == state).count();
+            let (live, draining, dead) = (count(NodeState::Live), count(NodeState::Draining), count(NodeState::Dead));
+            ("nodes", Ok(format!("{live} live, {draining} draining, {dead} dead")))
+        }
+    });
+    findings
+}
+
+/// Hooks of coding agents that are installed and do not work, with what to do about it.
+fn hook_findings(global: &Global) -> Vec<(&'static str, Result<String, String>)> {
+    let mut findings = Vec::new();
+    for client in toolyard_hooks::Client::WITH_SETTINGS {
+        match super::hooks::status(global, client, true) {
+            // A client without our hooks is none of Toolyard's business.
+            Ok(report) if !report.installed && report.problems.is_empty() => {}
+            Ok(report) if report.problems.is_empty() => findings.push((HOOKS, Ok(format!("{client}: installed")))),
+            Ok(report) => {
+                findings.extend(report.problems.into_iter().map(|problem| (HOOKS, Err(format!("{client}: {problem}")))))
+            }
+            Err(failure) => findings.push((HOOKS, Err(failure.message))),
+        }
+    }
+    findings
+}
+
+/// The sandbox features that this kernel has, those it lacks, and the programs that run without a sandbox.
 fn wall_findings(resolved: &config::Resolved) -> Vec<(&'static str, Result<String, String>)> {
     hide(resolved.home.hidden_from_programs());
-    let walls = Walls::here();
+    let walls = KernelFeatures::here();
     let mut findings = vec![("walls", if walls.suffice() { Ok(walls.summary()) } else { Err(walls.summary()) })];
     for missing in &walls.missing {
         findings.push(("missing wall", Ok(format!("{}: {}", missing.wall, missing.consequence))));
     }
     if resolved.config.plugins.sandbox == toolyard_plugins::SandboxMode::Off {
-        findings.push(("plugins", Ok("warning: plugins.sandbox is off, plugins run without walls".to_owned())));
+        findings.push(("plugins", Ok("warning: plugins.sandbox is off, plugins run without a sandbox".to_owned())));
     }
     for (name, server) in resolved.config.mcp.servers.iter().filter(|(_, server)| server.enabled) {
         let grants = server.confinement().into_iter().flat_map(|walls| walls.read.iter().chain(&walls.write));
@@ -160,14 +230,14 @@ fn wall_findings(resolved: &config::Resolved) -> Vec<(&'static str, Result<Strin
             findings.push(("mcp servers", Err(what)));
         }
         if server.command.is_some() && server.sandbox.is_none() {
-            let what = format!("warning: {name} runs without walls; set mcp.servers.{name}.sandbox");
+            let what = format!("warning: {name} runs without a sandbox; set mcp.servers.{name}.sandbox");
             findings.push(("mcp servers", Ok(what)));
         }
     }
     findings
 }
 
-/// Opens the store for real, reads from it, checks the ledger, and asks the notes how they stand.
+/// Opens the store for real, reads from it, checks the ledger, and asks for the status of the notes' index.
 async fn store_findings(global: &Global, has_notes: bool) -> Vec<(&'static str, Result<String, String>)> {
     let mut backend = match Backend::open(global, Needs::Store).await {
         Ok(backend) => backend,
@@ -193,7 +263,10 @@ async fn store_findings(global: &Global, has_notes: bool) -> Vec<(&'static str, 
             Ok(Verified::Ledger(report)) if report.ok => {
                 Ok(format!("{} entries, {} runs", report.entries, report.runs))
             }
-            Ok(report) => Err(format!("does not verify: {}", serde_json::to_string(&report).unwrap_or_default())),
+            Ok(report) => Err(match serde_json::to_string(&report) {
+                Ok(report) => format!("does not verify: {report}"),
+                Err(error) => format!("does not verify, and the report cannot be written: {error}"),
+            }),
             Err(failure) => Err(failure.message),
         },
     ));
@@ -215,6 +288,9 @@ async fn store_findings(global: &Global, has_notes: bool) -> Vec<(&'static str, 
         });
         findings.extend(others("plugins", states.collect()));
     }
+    if let Ok(status) = backend.call::<NotifyState>(&NoParams {}, None).await {
+        findings.extend(notifications(&status));
+    }
     if has_notes {
         let asked = ToolsCallParams { name: "obsidian_rag_status".to_owned(), ..ToolsCallParams::default() };
         match backend.call::<ToolsCall>(&asked, None).await {
@@ -226,7 +302,24 @@ async fn store_findings(global: &Global, has_notes: bool) -> Vec<(&'static str, 
     findings
 }
 
-/// What the search tool answers, as far as it is looked at here.
+/// The channels that work, and what is wrong with those that do not.
+fn notifications(status: &NotifyStatus) -> Vec<(&'static str, Result<String, String>)> {
+    let used = status.channels.iter().filter(|channel| channel.name != PUSH_CHANNEL || status.subscriptions > 0);
+    let mut findings = Vec::new();
+    for channel in used {
+        let trouble = channel.problem.clone().or(channel.last_error.as_ref().map(|error| error.message.clone()));
+        let name = &channel.name;
+        findings.push(match trouble {
+            None => ("notify", Ok(format!("{name}: {} sent to {}", channel.sent, channel.to))),
+            Some(why) => {
+                ("notify", Err(format!("{name}: {why}; {} failed. Try `toolyard notify test {name}`", channel.failed)))
+            }
+        });
+    }
+    findings
+}
+
+/// The fields of the search tool's answer that are used here.
 #[derive(Deserialize)]
 struct Searched {
     surface: SearchedSurface,
@@ -259,7 +352,7 @@ fn code_mode(problem: Option<&str>, whose: &str) -> String {
     }
 }
 
-/// What the status tool of the notes answers, as far as it is looked at here.
+/// The fields of the notes' status answer that are used here.
 #[derive(Deserialize)]
 struct NotesEnvelope {
     status: String,
@@ -290,7 +383,7 @@ struct NotesProblem {
     suggestion: String,
 }
 
-/// The notes' index, which is opened and looked through, the embedder and the vault, as the status tool tells them.
+/// The notes' index, which is opened and looked through, the embedder and the vault, as the status tool reports them.
 fn notes(result: &ToolResult) -> Vec<(&'static str, Result<String, String>)> {
     let envelope = result.data.clone().map(|data| NotesEnvelope::deserialize(Value::Object(data)));
     let envelope = match envelope {
@@ -299,7 +392,7 @@ fn notes(result: &ToolResult) -> Vec<(&'static str, Result<String, String>)> {
         None => {
             let error = result.error.as_ref();
             let why = error.map_or_else(|| "no answer".to_owned(), |error| error.message.clone());
-            // What a policy keeps from being asked is not broken.
+            // A status call that the policy denies is not a fault of the index.
             let is_denied = error.is_some_and(|error| error.code == ErrorCode::PolicyDenied);
             return vec![("notes", if is_denied { Ok(why) } else { Err(why) })];
         }
@@ -308,7 +401,7 @@ fn notes(result: &ToolResult) -> Vec<(&'static str, Result<String, String>)> {
     let problem = format!("{} {}", error.message, error.suggestion);
     let index = match (envelope.status.as_str(), error.code.as_str()) {
         ("healthy", _) => Ok(format!("{} notes in {} chunks can be searched", data.total_docs, data.total_chunks)),
-        // Nobody has to have an index.
+        // An index is optional.
         (_, "INDEX_NOT_FOUND") | ("degraded", _) => Ok(problem),
         _ => Err(problem),
     };
@@ -320,14 +413,14 @@ fn notes(result: &ToolResult) -> Vec<(&'static str, Result<String, String>)> {
     vec![("notes", index), ("embedder", embedder)]
 }
 
-/// How a plugin or an upstream server is.
+/// The state of a plugin or an upstream server.
 struct State {
     name: String,
     status: Health,
     why: Option<String>,
 }
 
-/// What others bring: how many work, and what is wrong with those that do not.
+/// Plugins or upstream servers: how many work, and the problems of the others.
 fn others(what: &'static str, used: Vec<State>) -> Vec<(&'static str, Result<String, String>)> {
     if used.is_empty() {
         return Vec::new();

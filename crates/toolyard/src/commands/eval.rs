@@ -1,4 +1,4 @@
-//! `toolyard eval`: how good the search is on a labelled set of one's own.
+//! `toolyard eval`: measures search quality on the user's own labelled data.
 
 use super::{Outcome, input};
 use crate::{

@@ -4,11 +4,11 @@ use super::{Outcome, eval::lines};
 use crate::{cli::Global, output};
 use std::{path::Path, process::ExitCode};
 use toolyard_protocol::{ErrorCode, Failure};
-use toolyard_recall::evaluate::{ADVERSARIAL, Asked, Breakdown, Report, Scores, Turn, evaluate};
+use toolyard_recall::evaluate::{ADVERSARIAL, Breakdown, LabelledQuestion, Report, Scores, Turn, evaluate};
 
 pub(super) fn run(global: &Global, turns: &Path, questions: &Path) -> Outcome {
     let turns: Vec<Turn> = lines(turns)?;
-    let questions: Vec<Asked> = lines(questions)?;
+    let questions: Vec<LabelledQuestion> = lines(questions)?;
     let report = evaluate(&turns, &questions);
     if report.recall.all.questions == 0 {
         return Err(Failure::new(ErrorCode::UsageError, "there is no question whose evidence is among the turns")

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::{collections::HashMap, path::Path, process::ExitCode, sync::Arc};
 use toolyard_knowledge::{
     embed::{Embedder, StaticTable},
-    evaluate::{Document, EvaluateError, Judged, Report, Scores, evaluate},
+    evaluate::{Document, EvaluateError, JudgedQuery, Report, Scores, evaluate},
     vector_weight,
 };
 use toolyard_protocol::{ErrorCode, Failure};
@@ -36,11 +36,11 @@ pub(super) async fn run(global: &Global, corpus: &Path, queries: &Path, qrels: &
         .map(|doc| Document { id: name(&doc.id), title: doc.title.unwrap_or_default(), text: doc.text })
         .collect();
     let mut grades = judgements(qrels)?;
-    let questions: Vec<Judged> = lines::<Query>(queries)?
+    let questions: Vec<JudgedQuery> = lines::<Query>(queries)?
         .into_iter()
         .map(|query| {
             let id = name(&query.id);
-            Judged { text: query.text, grades: grades.remove(&id).unwrap_or_default(), id }
+            JudgedQuery { text: query.text, grades: grades.remove(&id).unwrap_or_default(), id }
         })
         .collect();
     if documents.is_empty() || questions.iter().all(|question| question.grades.is_empty()) {
@@ -115,7 +115,7 @@ fn judgements(path: &Path) -> Result<HashMap<String, HashMap<String, f64>>, Fail
     Ok(grades)
 }
 
-/// A folder that goes when the evaluation is done.
+/// A temporary folder that is removed when the evaluation has ended.
 struct Scratch(std::path::PathBuf);
 
 impl Scratch {

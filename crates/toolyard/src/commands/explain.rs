@@ -25,7 +25,7 @@ pub(super) fn run(global: &Global, args: ExplainArgs) -> Outcome {
         }
         return Ok(ExitCode::SUCCESS);
     };
-    // What the notes' tools say has pages of its own.
+    // The codes of the notes' tools have pages of their own.
     let wanted = code.trim().replace('-', "_").to_ascii_uppercase();
     if let Some((code, page)) = ProblemCode::PAGES.iter().find(|(code, _)| *code == wanted) {
         if global.json {

@@ -1,4 +1,4 @@
-//! `toolyard gateway`: a client of a gateway's WebSocket, here or elsewhere.
+//! `toolyard gateway`: a WebSocket client of a gateway on this or another machine.
 
 use super::{Outcome, input};
 use crate::{
@@ -20,7 +20,7 @@ pub(super) async fn run(global: &Global, command: GatewayCommand) -> Outcome {
     }
 }
 
-/// Where the Toolyard of this home listens. Whoever else listens on the usual port is not asked.
+/// Where the Toolyard of this home listens. Another program that listens on the default port is not contacted.
 async fn own_address(resolved: &config::Resolved) -> Result<String, Failure> {
     let home = &resolved.home;
     if LocalClient::connect(&home.socket()).await?.is_none() {
@@ -64,12 +64,12 @@ async fn connect(global: &Global, target: &GatewayTarget, scopes: Vec<String>, m
     let (Credential::Shared(token) | Credential::Device(token)) = &credential;
     redactor().learn(token);
     let timeout = Duration::from_millis(target.timeout.clamp(1, 3_600_000));
-    // The gateway of this home shows the certificate that the configuration names: it may be believed.
+    // The gateway of this home presents the certificate that the configuration names, so that certificate is trusted.
     let ca_file = target.ca_file.clone().or_else(|| gateway.tls.cert_file.clone());
     Ok(Connect { url, ca_file, credential, identity, scopes, mode: mode.to_owned(), timeout })
 }
 
-/// Keeps what the gateway gave this machine's device, for the next time.
+/// Stores the token that the gateway issued to this machine's device, for the next connection.
 fn remember(global: &Global, connect: &Connect, hello: &Hello) -> Result<(), Failure> {
     if let (Some(_), Some(token)) = (&connect.identity, &hello.auth.device_token) {
         let home = config::resolve(global)?.home;
@@ -94,7 +94,7 @@ where
     ask_by_name(global, target, M::NAME, params, more).await
 }
 
-/// The same by a method's name.
+/// Calls a method that is given by its name.
 async fn ask_by_name(
     global: &Global,
     target: &GatewayTarget,

@@ -1,5 +1,6 @@
 //! `toolyard hooks`: puts Toolyard's hooks into the settings of coding agents, and answers them.
 
+mod managed;
 pub mod run;
 
 use super::Outcome;
@@ -9,8 +10,8 @@ use crate::{
         Program,
         hook_entries::{self, Installed},
         json::JsonFile,
-        kept::{self, Keeper, KeptFile},
-        places, toml, trust, unusable,
+        kept::{self, ChangedFile, Keeper},
+        places, problems, toml, trust, unusable,
     },
     home::Home,
     output,
@@ -20,7 +21,7 @@ use std::{path::PathBuf, process::ExitCode};
 use toolyard_hooks::Client;
 use toolyard_protocol::{ErrorCode, Failure};
 
-/// How a client's hooks stand.
+/// The state of a client's hooks.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct HooksReport {
@@ -47,6 +48,15 @@ pub(crate) struct HooksReport {
 pub(super) async fn run(global: &Global, command: HooksCommand) -> Outcome {
     let report = match command {
         HooksCommand::Run(args) => return Ok(run::run(global.home.as_deref(), args.client.into())),
+        HooksCommand::Install(args) if args.managed.managed => {
+            managed::install(global, args.client.into(), &args.managed)?
+        }
+        HooksCommand::Uninstall(args) if args.managed.managed => {
+            managed::uninstall(global, args.client.into(), &args.managed)?
+        }
+        HooksCommand::Status(args) if args.managed.managed => {
+            managed::status(global, args.client.into(), &args.managed)?
+        }
         HooksCommand::Install(args) => install(global, args.client.into(), args.trust)?,
         HooksCommand::Uninstall(args) => uninstall(global, args.client.into())?,
         HooksCommand::Status(args) => status(global, args.client.into(), false)?,
@@ -138,8 +148,8 @@ pub(crate) fn uninstall(global: &Global, client: Client) -> Result<HooksReport, 
     Ok(HooksReport { changed, ..status(global, client, true)? })
 }
 
-/// A changed file without what is ours.
-fn without_ours(client: Client, program: &Program, kept: &KeptFile, now: &str) -> Result<String, Failure> {
+/// The text of a changed file without Toolyard's entries.
+fn without_ours(client: Client, program: &Program, kept: &ChangedFile, now: &str) -> Result<String, Failure> {
     let wrong = |why: String| unusable(&kept.path, why);
     let before = kept.before.as_deref().unwrap_or_default();
     if kept.path.extension().is_some_and(|extension| extension == "toml") {
@@ -157,7 +167,7 @@ fn without_ours(client: Client, program: &Program, kept: &KeptFile, now: &str) -
 }
 
 /// Looks at the hooks. `is_quiet` leaves out what a person has just been told.
-fn status(global: &Global, client: Client, is_quiet: bool) -> Result<HooksReport, Failure> {
+pub(crate) fn status(global: &Global, client: Client, is_quiet: bool) -> Result<HooksReport, Failure> {
     let (home, program) = (home(global)?, Program::this(global.home.as_deref())?);
     let path = places::hooks_file(client)?;
     let text = kept::read(&path)?.unwrap_or_default();
@@ -168,9 +178,8 @@ fn status(global: &Global, client: Client, is_quiet: bool) -> Result<HooksReport
     if state == Installed::Partly {
         problems.push("some hooks are missing or are those of another Toolyard; install them again".to_owned());
     }
-    if settings.get("disableAllHooks").and_then(serde_json::Value::as_bool) == Some(true) {
-        problems.push(format!("{} says disableAllHooks: no hook runs", path.display()));
-    }
+    let here = std::env::current_dir().unwrap_or_default();
+    problems.extend(problems::problems(client, &path, &settings, &here));
     let trusted = (client == Client::Codex).then(|| {
         let config = places::codex_config().and_then(|config| kept::read(&config)).ok().flatten().unwrap_or_default();
         let entries = trust::entries(&program, &path, &settings);

@@ -1,4 +1,4 @@
-//! `toolyard import mcp`: takes over the MCP servers that clients already have, each within walls and pinned.
+//! `toolyard import mcp`: takes over the MCP servers that clients already have, each in a sandbox and pinned.
 
 use super::Outcome;
 use crate::{
@@ -8,20 +8,23 @@ use crate::{
         servers::{ListedServer, McpClient},
         toml, unusable,
     },
-    config, output,
+    config,
+    home::Home,
+    output,
 };
 use serde::Serialize;
-use std::{collections::BTreeMap, process::ExitCode};
+use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 use toml_edit::{Item, Table, value};
 use toolyard_mcp::client::{SandboxConfig, ServerConfig};
 use toolyard_protocol::{ErrorCode, Failure};
 
-/// A server of a client, and what became of it.
+/// A server of a client, and whether it was taken over.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ImportedServer {
     server: String,
     client: McpClient,
+    /// Whether it is taken over; in a dry run, whether it would be.
     imported: bool,
     /// Why it was left out, or what it may need.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,7 +33,10 @@ struct ImportedServer {
 
 /// Everything that was found.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Imported {
+    /// Nothing was changed.
+    dry_run: bool,
     servers: Vec<ImportedServer>,
 }
 
@@ -41,6 +47,7 @@ pub(super) fn run(global: &Global, args: &ImportMcpArgs) -> Outcome {
     let mut document = toml::read(&before).map_err(|why| unusable(&path, why))?;
     let mut known: Vec<String> = resolved.config.mcp.servers.keys().cloned().collect();
     let mut servers = Vec::new();
+    let mut secrets = Vec::new();
     let clients = if args.from.is_empty() { McpClient::ALL.to_vec() } else { args.from.clone() };
     for client in clients {
         let file = client.file()?;
@@ -48,13 +55,15 @@ pub(super) fn run(global: &Global, args: &ImportMcpArgs) -> Outcome {
         for listed in client.listed(&file, &text)? {
             let row =
                 |imported, note: Option<String>| ImportedServer { server: listed.name.clone(), client, imported, note };
-            let server = server(&listed);
+            let kept = SecretFiles::of(&listed, &resolved.home);
+            let server = server(&listed, &kept);
             if known.contains(&listed.name) {
                 servers.push(row(false, Some("a server of this name is configured already".to_owned())));
             } else if let Err(why) = server.check(&listed.name) {
                 servers.push(row(false, Some(why)));
             } else {
-                add(&mut document, &listed).map_err(|why| unusable(&path, why))?;
+                add(&mut document, &listed, &kept).map_err(|why| unusable(&path, why))?;
+                secrets.push(kept);
                 known.push(listed.name.clone());
                 servers.push(row(true, walls_note(&listed)));
             }
@@ -62,18 +71,25 @@ pub(super) fn run(global: &Global, args: &ImportMcpArgs) -> Outcome {
     }
     if servers.iter().any(|server| server.imported) && !args.dry_run {
         let text = document.to_string();
-        // The whole is read back before it is kept.
+        // The complete new text is parsed before it replaces the file.
         ::toml::from_str::<config::Config>(&text)
             .map_err(|error| Failure::new(ErrorCode::ConfigInvalid, format!("{}: {error}", path.display())))?;
         resolved.home.create().map_err(|error| Failure::new(ErrorCode::StoreUnavailable, format!("{error:#}")))?;
+        for file in secrets.iter().flat_map(|kept| kept.env.iter().chain(&kept.headers)) {
+            kept::write(&file.path, &file.value)?;
+        }
         kept::write(&path, &text)?;
     }
     if global.json {
-        output::json(&Imported { servers });
+        output::json(&Imported { dry_run: args.dry_run, servers });
         return Ok(ExitCode::SUCCESS);
     }
     let rows = servers.iter().map(|server| {
-        let state = if server.imported { "taken over" } else { "left out" };
+        let state = match (server.imported, args.dry_run) {
+            (true, false) => "taken over",
+            (true, true) => "would be taken over",
+            (false, _) => "left out",
+        };
         vec![
             server.server.clone(),
             server.client.as_str().to_owned(),
@@ -86,38 +102,74 @@ pub(super) fn run(global: &Global, args: &ImportMcpArgs) -> Outcome {
         output::note("no client has MCP servers of its own");
     } else {
         output::data(&output::table(&rows));
-        output::note(
-            "A running Toolyard takes them in when it is restarted. The clients keep theirs until you remove them.",
-        );
+        output::note(match args.dry_run {
+            true => "Nothing was changed. Without --dry-run they are taken over; the clients keep theirs.",
+            false => {
+                "A running Toolyard takes them in when it is restarted. The clients keep theirs until you remove them."
+            }
+        });
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn server(listed: &ListedServer) -> ServerConfig {
+/// A variable or header of a client, whose value goes into a file of its own.
+struct SecretFile {
+    name: String,
+    value: String,
+    path: PathBuf,
+}
+
+/// Values that a client's settings hold in clear text. They may be credentials, so they are not written into
+/// `config.toml`, which people show to others.
+struct SecretFiles {
+    env: Vec<SecretFile>,
+    headers: Vec<SecretFile>,
+}
+
+impl SecretFiles {
+    fn of(listed: &ListedServer, home: &Home) -> Self {
+        let folder = home.mcp_secrets().join(&listed.name);
+        let files = |kind: &str, pairs: &[(String, String)]| {
+            let file = |(name, value): &(String, String)| SecretFile {
+                name: name.clone(),
+                value: value.clone(),
+                path: folder.join(format!("{kind}-{}", name.replace(['/', '\0'], "_"))),
+            };
+            pairs.iter().map(file).collect()
+        };
+        Self { env: files("env", &listed.env), headers: files("header", &listed.headers) }
+    }
+}
+
+fn paths(files: &[SecretFile]) -> BTreeMap<String, PathBuf> {
+    files.iter().map(|file| (file.name.clone(), file.path.clone())).collect()
+}
+
+fn server(listed: &ListedServer, kept: &SecretFiles) -> ServerConfig {
     ServerConfig {
         command: listed.command.clone(),
         args: listed.args.clone(),
-        env: listed.env.iter().cloned().collect::<BTreeMap<_, _>>(),
-        headers: listed.headers.iter().cloned().collect(),
+        env_files: paths(&kept.env),
+        header_files: paths(&kept.headers),
         url: if listed.command.is_some() { None } else { listed.url.clone() },
         sandbox: listed.command.as_ref().map(|_| SandboxConfig::default()),
         ..ServerConfig::default()
     }
 }
 
-/// What a server within walls will probably miss.
+/// What a sandboxed server probably needs in addition, such as the network.
 fn walls_note(listed: &ListedServer) -> Option<String> {
     let command = listed.command.as_deref()?;
     let name = command.rsplit('/').next().unwrap_or(command);
     let note = if matches!(name, "npx" | "uvx" | "bunx" | "docker") {
-        "within walls, without network: it needs sandbox.network and a folder in sandbox.write"
+        "in a sandbox, without network: it needs sandbox.network and a folder in sandbox.write"
     } else {
-        "within walls, without network; grant what it needs in its sandbox table"
+        "in a sandbox, without network; grant what it needs in its sandbox table"
     };
     Some(note.to_owned())
 }
 
-fn add(document: &mut toml_edit::DocumentMut, listed: &ListedServer) -> Result<(), String> {
+fn add(document: &mut toml_edit::DocumentMut, listed: &ListedServer, kept: &SecretFiles) -> Result<(), String> {
     let table = toml::table(document, &["mcp", "servers", &listed.name])?;
     table.set_implicit(false);
     match &listed.command {
@@ -131,9 +183,10 @@ fn add(document: &mut toml_edit::DocumentMut, listed: &ListedServer) -> Result<(
             table.insert("url", value(listed.url.clone().unwrap_or_default()));
         }
     }
-    for (name, pairs) in [("env", &listed.env), ("headers", &listed.headers)] {
-        if !pairs.is_empty() {
-            let inner: Table = pairs.iter().map(|(key, text)| (key.as_str(), value(text.as_str()))).collect();
+    for (name, files) in [("envFiles", &kept.env), ("headerFiles", &kept.headers)] {
+        if !files.is_empty() {
+            let inner: Table =
+                files.iter().map(|file| (file.name.as_str(), value(file.path.display().to_string()))).collect();
             table.insert(name, Item::Table(inner));
         }
     }

@@ -72,7 +72,7 @@ pub(super) async fn run(global: &Global, args: InitArgs) -> Outcome {
     if !args.no_index && folder.is_dir() {
         let index = IndexArgs { full: false, rebuild: false, detach: false, cancel: false };
         let quiet = Global { json: false, ..global.clone() };
-        // An index is a convenience here: without its program, the rest still works.
+        // The index is optional here: without the index program, everything else works.
         match vault::run(&quiet, VaultCommand::Index(index)).await {
             Ok(code) => indexed = code == ExitCode::SUCCESS,
             Err(failure) => output::note(&format!("the notes were not indexed: {failure}")),

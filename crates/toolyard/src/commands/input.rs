@@ -1,4 +1,4 @@
-//! Reading what commands are given: JSON arguments, plan files, run ids, a yes.
+//! Reads the input of commands: JSON arguments, plan files, run ids, confirmations.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -6,9 +6,9 @@ use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use toolyard_protocol::{ErrorCode, Failure, RunId};
 use toolyard_service::Object;
 
-/// Nothing larger than this is read from a file or from standard input,
+/// The largest input that is read whole, from a file or from standard input.
 const MAX_INPUT: u64 = 32 << 20;
-/// and no longer line from a file that is read line by line, however large it is.
+/// The longest line of a file that is read line by line; the file itself may have any size.
 const MAX_LINE: u64 = 32 << 20;
 
 fn usage(message: String) -> Failure {
@@ -43,7 +43,7 @@ pub(super) fn text_file(path: &std::path::Path) -> Result<String, Failure> {
     String::from_utf8(read_source(&source)?).map_err(|_| usage(format!("{source} is not text")))
 }
 
-/// A path that a running Toolyard can use, wherever it was started.
+/// An absolute path, because a running Toolyard may have another working directory.
 pub(super) fn absolute(path: &std::path::Path) -> Result<std::path::PathBuf, Failure> {
     std::path::absolute(path).map_err(|error| usage(format!("{}: {error}", path.display())))
 }
@@ -93,7 +93,7 @@ pub(super) fn json_object(text: &str) -> Result<Object, Failure> {
     }
 }
 
-/// A plan as JSON; the engine checks what it says.
+/// Reads a plan as JSON; the engine checks its content.
 pub(super) fn plan(source: &str) -> Result<Value, Failure> {
     let bytes = read_source(source)?;
     // Parsed as a plan first: its errors name line, column and key.
@@ -133,7 +133,7 @@ pub(super) fn can_ask() -> bool {
 /// Asks on the terminal. Anything but yes is no.
 pub(super) fn ask(question: &str) -> bool {
     let mut err = std::io::stderr().lock();
-    // A question that nobody can have read is not answered with yes.
+    // A question that could not be written counts as declined.
     if write!(err, "{question} [y/N] ").and_then(|()| err.flush()).is_err() {
         return false;
     }

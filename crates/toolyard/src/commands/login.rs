@@ -1,5 +1,5 @@
-//! `toolyard mcp login` and `logout`: a person agrees, in a browser, that Toolyard uses an upstream server in their name.
-//! The answer comes back to a port of this machine that is open only meanwhile.
+//! `toolyard mcp login` and `logout`: a person agrees, in a browser, that Toolyard uses an upstream server in their
+//! name. The browser returns to a port of this machine that is open only during the login.
 
 use super::Outcome;
 use crate::{
@@ -16,7 +16,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Semaphore, mpsc},
 };
-use toolyard_mcp::client::{Begun, Login, ServerStatus, logout as forget};
+use toolyard_mcp::client::{Login, PendingLogin, ServerStatus, logout as forget};
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_service::Method;
 
@@ -26,7 +26,7 @@ const PATH: &str = "/callback";
 const MAX_HEAD: usize = 16 << 10;
 /// How long a browser may take to send it.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
-/// Agreements that one login asks for.
+/// How often one login may ask the person to agree.
 const MAX_AGREEMENTS: usize = 3;
 /// Connections at once.
 const MAX_CONNECTIONS: usize = 16;
@@ -40,8 +40,8 @@ pub(super) async fn login(global: &Global, server: &str, wait: u64) -> Outcome {
     })?;
     resolved.home.create().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
     let login = Login::new(server, configured, &resolved.home.tokens())?;
-    // A server may want another agreement once it has the first: it has moved to another authorisation server, or wants
-    // more for the next request. Not for ever.
+    // A server may require another agreement after the first: it has moved to another authorisation server, or requires
+    // more scopes for the next request. The number of rounds is limited.
     for round in 0..=MAX_AGREEMENTS {
         match login.probe().await {
             Ok(tools) if !login.is_wanted() => return done(global, &resolved, server, tools).await,
@@ -53,7 +53,7 @@ pub(super) async fn login(global: &Global, server: &str, wait: u64) -> Outcome {
     Err(Failure::new(ErrorCode::Unavailable, format!("{server} wants one agreement after the other")))
 }
 
-/// One agreement of the person.
+/// Asks the person to agree once, and waits for the answer.
 async fn agree(global: &Global, login: &Login, must_be_port: bool, wait: u64) -> Result<(), Failure> {
     let listener = listen(login.port(), must_be_port).await?;
     let port = listener.local_addr().map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?.port();
@@ -92,7 +92,7 @@ struct Authorised<'a> {
     tools: usize,
 }
 
-/// Forgets what a login brought.
+/// Deletes the tokens of a server.
 pub(super) async fn logout(global: &Global, server: &str) -> Outcome {
     let resolved = config::resolve(global)?;
     let was_there = forget(server, &resolved.home.tokens()).await?;
@@ -107,7 +107,7 @@ pub(super) async fn logout(global: &Global, server: &str) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(global: &Global, begun: &Begun, wait: u64) {
+fn show(global: &Global, begun: &PendingLogin, wait: u64) {
     if global.json {
         let (url, issuer, scopes) = (begun.url(), begun.issuer(), begun.scopes());
         output::json(&Asked { url, issuer, scopes, wait_seconds: wait });
@@ -132,7 +132,7 @@ async fn done(global: &Global, resolved: &Resolved, server: &str, tools: usize) 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells a Toolyard that runs. It would find out by itself, a little later.
+/// Notifies a running Toolyard, which would otherwise notice the change a little later.
 async fn tell<M: Method<Params = ServerParams, Answer = ServerStatus>>(
     global: &Global,
     resolved: &Resolved,
@@ -142,11 +142,11 @@ async fn tell<M: Method<Params = ServerParams, Answer = ServerStatus>>(
         && let Ok(Some(mut client)) = backend::running(resolved, global).await
         && let Err(failure) = client.call::<M>(&ServerParams { server: server.to_owned() }, None).await
     {
-        tracing::info!(%failure, server, "the running Toolyard could not be told at once");
+        tracing::info!(%failure, server, "the running Toolyard could not be notified");
     }
 }
 
-/// The port that is wanted, else a free one, unless it must be that one.
+/// Listens on the given port. If it is taken, listens on a free one, unless `must` forbids that.
 async fn listen(port: u16, must: bool) -> Result<TcpListener, Failure> {
     let bound = match TcpListener::bind(("127.0.0.1", port)).await {
         Err(_) if !must && port != 0 => TcpListener::bind(("127.0.0.1", 0)).await,
@@ -155,8 +155,8 @@ async fn listen(port: u16, must: bool) -> Result<TcpListener, Failure> {
     bound.map_err(|e| Failure::new(ErrorCode::Unavailable, format!("127.0.0.1:{port} cannot be listened on: {e}")))
 }
 
-/// Waits for the answer to this login. Whatever else arrives is turned away.
-async fn receive(listener: TcpListener, begun: &Begun) -> String {
+/// Waits for the answer to this login. Other requests are answered with 404.
+async fn receive(listener: TcpListener, begun: &PendingLogin) -> String {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let (sender, mut arrived) = mpsc::channel(MAX_CONNECTIONS);
     loop {
@@ -181,14 +181,14 @@ async fn receive(listener: TcpListener, begun: &Begun) -> String {
                         answer(stream, "200 OK", "Toolyard has the answer. Go back to the terminal; this window can be closed.").await;
                         return query.to_owned();
                     }
-                    None => answer(stream, "404 Not Found", "This is not what Toolyard waits for.").await,
+                    None => answer(stream, "404 Not Found", "This is not the answer to the login.").await,
                 }
             }
         }
     }
 }
 
-/// A request: its connection and what it is for. `None` for what is no request.
+/// Reads a request: its connection and its target. `None` if the bytes are not a complete request.
 async fn read(mut stream: TcpStream) -> Option<(TcpStream, String)> {
     let mut head = Vec::new();
     let mut buffer = [0; 2048];

@@ -17,7 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use toolyard_client::local;
 use toolyard_mcp::{
-    client::{Health, ServerStatus, ServerWalls},
+    client::{Health, ServerSandbox, ServerStatus},
     server::Client,
 };
 use toolyard_protocol::{ErrorCode, Failure};
@@ -60,7 +60,7 @@ async fn relay(stream: UnixStream) -> Outcome {
     let (mut from, mut to) = stream.into_split();
     let sending = async {
         let sent = tokio::io::copy(&mut input, &mut to).await;
-        // The client is done; what it asked for is still answered.
+        // The client has closed its side; the requests that it sent are still answered.
         if let Err(error) = sent.and(to.shutdown().await) {
             tracing::debug!(%error, "the running Toolyard takes no more lines");
         }
@@ -152,7 +152,7 @@ async fn operate(global: &Global, backend: &mut Backend, command: McpCommand) ->
             let answer = backend.call::<McpRemove>(&ServerParams { server }, None).await?;
             if global.json { output::json(&answer) } else { output::data(&format!("removed {}", answer.removed)) }
         }
-        // These have gone another way.
+        // `manage` handles these commands before it opens a backend.
         McpCommand::Add(_) | McpCommand::Approve { .. } | McpCommand::Login { .. } | McpCommand::Logout { .. } => {}
     }
     Ok(())
@@ -173,13 +173,13 @@ fn show(server: &ServerStatus) {
         output::data(&format!("  error: {error}"));
     }
     match server.walls {
-        Some(ServerWalls::Unset) => output::data(&format!(
-            "  {} it runs without walls: set mcp.servers.{}.sandbox in config.toml",
+        Some(ServerSandbox::Unset) => output::data(&format!(
+            "  {} it runs without a sandbox: set mcp.servers.{}.sandbox in config.toml",
             paint.red("warning:"),
             server.name
         )),
-        Some(ServerWalls::Off) => output::data("  it runs without walls, as configured"),
-        Some(ServerWalls::On) | None => {}
+        Some(ServerSandbox::Off) => output::data("  it runs without a sandbox, as configured"),
+        Some(ServerSandbox::On) | None => {}
     }
     for held in &server.withheld {
         output::data(&format!("  held back ({}): {}", held.why.as_str(), held.tool));

@@ -1,4 +1,4 @@
-//! `toolyard mcp add`: writes an upstream server into config.toml, with the walls around it.
+//! `toolyard mcp add`: writes an upstream server and its sandbox settings into config.toml.
 
 use super::Outcome;
 use crate::{
@@ -11,7 +11,7 @@ use std::{
     process::ExitCode,
 };
 use toolyard_mcp::client::{SandboxConfig, ServerConfig};
-use toolyard_plugins::walled;
+use toolyard_plugins::sandboxed;
 use toolyard_protocol::{ErrorCode, Failure};
 
 /// What the command answers under `--json`.
@@ -53,7 +53,7 @@ pub(super) fn run(global: &Global, add: &McpAdd) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The walls; for a program always written, so that nobody has to guess.
+/// The sandbox settings. They are always written for a program, so that the file shows what the program may do.
 fn sandbox(add: &McpAdd) -> Result<Option<SandboxConfig>, Failure> {
     if add.url.is_some() {
         return Ok(None);
@@ -75,15 +75,15 @@ fn sandbox(add: &McpAdd) -> Result<Option<SandboxConfig>, Failure> {
     }))
 }
 
-/// What the program will probably miss within its walls.
+/// What the sandboxed program probably needs in addition.
 fn hints(add: &McpAdd, sandbox: Option<&SandboxConfig>) -> Vec<String> {
     let Some(sandbox) = sandbox.filter(|sandbox| sandbox.enabled) else { return Vec::new() };
     let mut hints = Vec::new();
     let Some((command, args)) = add.command.split_first() else { return hints };
-    match walled::find(command) {
+    match sandboxed::find(command) {
         None => hints.push(format!("warning: the program {command} is not in PATH")),
         Some(program) => {
-            for tree in walled::prefix(&program) {
+            for tree in sandboxed::prefix(&program) {
                 hints.push(format!("it may also read {}, where its program lies", tree.display()));
             }
         }

@@ -1,4 +1,4 @@
-//! One file a command.
+//! The commands, one file for each.
 
 mod about;
 mod approvals;
@@ -25,6 +25,9 @@ mod keys;
 mod login;
 mod mcp;
 mod mcp_add;
+mod migrate;
+mod nodes;
+mod notify;
 mod plan;
 mod plugins;
 mod report;
@@ -39,7 +42,7 @@ mod watch;
 mod why;
 
 use crate::{
-    cli::{Cli, Command, Global},
+    cli::{Cli, Command, Global, Later},
     output,
 };
 use std::process::ExitCode;
@@ -49,47 +52,50 @@ use toolyard_protocol::Failure;
 /// How a command ends when it does not fail.
 type Outcome = Result<ExitCode, Failure>;
 
-/// Runs what was typed.
+/// Runs the command that the command line names.
 pub async fn run(cli: Cli) -> ExitCode {
     let global = cli.global.clone();
     start_logging(&global);
     let outcome = match cli.command.unwrap_or(Command::Status) {
         Command::Status => status::run(&global).await,
-        Command::Up(args) => up::run(&global, args).await,
-        Command::Console(args) => console::run(&global, &args).await,
-        Command::Call(args) => call::run(&global, args).await,
-        Command::Tools(command) => tools::run(&global, command).await,
-        Command::Plan(command) => plan::run(&global, command).await,
-        Command::Runs(command) => runs::run(&global, command).await,
-        Command::Logs(args) => watch::logs(&global, &args).await,
+        Command::Up(Later(args)) => up::run(&global, args).await,
+        Command::Console(Later(args)) => console::run(&global, &args).await,
+        Command::Call(Later(args)) => call::run(&global, args).await,
+        Command::Tools(Later(command)) => tools::run(&global, command).await,
+        Command::Plan(Later(command)) => plan::run(&global, command).await,
+        Command::Runs(Later(command)) => runs::run(&global, command).await,
+        Command::Logs(Later(args)) => watch::logs(&global, &args).await,
         Command::Top => watch::top(&global).await,
-        Command::Approvals(command) => approvals::run(&global, command).await,
-        Command::Grants(command) => approvals::grants(&global, command).await,
-        Command::Backup(args) => upkeep::backup(&global, args).await,
-        Command::Restore(args) => upkeep::restore(&global, &args),
-        Command::Prune(args) => upkeep::prune(&global, args).await,
-        Command::Store(command) => upkeep::store(&global, command).await,
-        Command::Keys(command) => keys::run(&global, command).await,
-        Command::Gateway(command) => gateway::run(&global, command).await,
-        Command::Bridge(command) => bridge::run(&global, command).await,
-        Command::Claude(command) => claude::run(&global, command).await,
-        Command::ClaudePlugin(args) => claude::plugin(args).await,
-        Command::Mcp(args) => mcp::run(&global, args).await,
-        Command::Plugins(command) => plugins::run(&global, command).await,
-        Command::Init(args) => init::run(&global, args).await,
-        Command::Report(args) => report::run(&global, args).await,
+        Command::Approvals(Later(command)) => approvals::run(&global, command).await,
+        Command::Grants(Later(command)) => approvals::grants(&global, command).await,
+        Command::Notify(Later(command)) => notify::run(&global, command).await,
+        Command::Backup(Later(args)) => upkeep::backup(&global, args).await,
+        Command::Restore(Later(args)) => upkeep::restore(&global, &args),
+        Command::Prune(Later(args)) => upkeep::prune(&global, args).await,
+        Command::Store(Later(command)) => upkeep::store(&global, command).await,
+        Command::Keys(Later(command)) => keys::run(&global, command).await,
+        Command::Nodes(Later(command)) => nodes::run(&global, command).await,
+        Command::Migrate(Later(args)) => migrate::run(&global, args).await,
+        Command::Gateway(Later(command)) => gateway::run(&global, command).await,
+        Command::Bridge(Later(command)) => bridge::run(&global, command).await,
+        Command::Claude(Later(command)) => claude::run(&global, command).await,
+        Command::ClaudePlugin(Later(args)) => claude::plugin(args).await,
+        Command::Mcp(Later(args)) => mcp::run(&global, args).await,
+        Command::Plugins(Later(command)) => plugins::run(&global, command).await,
+        Command::Init(Later(args)) => init::run(&global, args).await,
+        Command::Report(Later(args)) => report::run(&global, args).await,
         Command::Version => about::version(&global),
-        Command::SelfCommand(crate::cli::SelfCommand::Check) => about::self_check(&global),
-        Command::Connect(args) => connect::run(&global, args).await,
-        Command::Import(crate::cli::ImportCommand::Mcp(args)) => import::run(&global, &args),
-        Command::Hooks(command) => hooks::run(&global, command).await,
-        Command::Devices(command) => devices::run(&global, command).await,
-        Command::Config(command) => config::run(&global, command),
-        Command::Vault(command) => vault::run(&global, command).await,
-        Command::Ctx(command) => ctx::run(&global, command).await,
-        Command::Why(args) => why::run(&global, args).await,
-        Command::Eval(command) => eval::run(&global, command).await,
-        Command::Explain(args) => explain::run(&global, args),
+        Command::SelfCommand(Later(crate::cli::SelfCommand::Check)) => about::self_check(&global),
+        Command::Connect(Later(args)) => connect::run(&global, args).await,
+        Command::Import(Later(crate::cli::ImportCommand::Mcp(args))) => import::run(&global, &args),
+        Command::Hooks(Later(command)) => hooks::run(&global, command).await,
+        Command::Devices(Later(command)) => devices::run(&global, command).await,
+        Command::Config(Later(command)) => config::run(&global, command).await,
+        Command::Vault(Later(command)) => vault::run(&global, command).await,
+        Command::Ctx(Later(command)) => ctx::run(&global, command).await,
+        Command::Why(Later(args)) => why::run(&global, args).await,
+        Command::Eval(Later(command)) => eval::run(&global, command).await,
+        Command::Explain(Later(args)) => explain::run(&global, args),
         Command::Doctor => doctor::run(&global).await,
         Command::Completions { shell } => completions(shell),
     };
@@ -136,7 +142,7 @@ fn start_logging(global: &Global) {
         LogFormat::Json => lines.json().with_filter(filter).boxed(),
         LogFormat::Text => lines.with_filter(filter).boxed(),
     };
-    // What `logs.tail` shows is kept whatever is printed.
+    // The lines for `logs.tail` are kept independently of the level that is printed.
     let kept = toolyard_service::logs::RingLayer
         .with_filter(EnvFilter::new("warn,toolyard_gateway=info,toolyard_service=info"));
     if let Err(error) = tracing_subscriber::registry().with(lines).with(kept).try_init() {

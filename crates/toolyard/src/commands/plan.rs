@@ -1,4 +1,4 @@
-//! `toolyard plan`: check, predict, run, replay, fork, take back.
+//! `toolyard plan`: check, dry run, run, replay, fork and undo.
 
 use super::{Outcome, input};
 use crate::{
@@ -24,7 +24,7 @@ use toolyard_service::{
     runs::RunParams,
 };
 
-/// Changes of one kind that are listed at the end of a run.
+/// How many changes of one kind are listed at the end of a run.
 const SHOWN_CHANGES: usize = 50;
 
 pub(super) async fn run(global: &Global, command: PlanCommand) -> Outcome {
@@ -152,7 +152,7 @@ impl Approvable for UndoParams {
     }
 }
 
-/// What came of something that a person could interrupt.
+/// The result of a call that a person may interrupt, and whether it was interrupted.
 struct Interruptible<T> {
     answer: Result<T, Failure>,
     was_interrupted: bool,
@@ -309,7 +309,7 @@ fn show_steps(steps: &[StepReport]) {
     }
 }
 
-/// What the plan wants listed at its end; everything unless it says otherwise.
+/// Prints the effects that the plan's `outputs` select; all of them by default.
 fn show_effects(effects: &Effects, outputs: &PlanOutputs) {
     if outputs.show_created_files {
         for change in effects.created.iter().take(SHOWN_CHANGES) {
@@ -347,7 +347,7 @@ async fn replay(global: &Global, run: &str) -> Outcome {
 
 async fn undo(global: &Global, run: &str, dry_run: bool, partial: bool, approval: Approval) -> Outcome {
     let consent = ConsentParams::default();
-    let params = UndoParams { run_id: input::run_id(run)?, dry_run, partial, consent };
+    let params = UndoParams { run_id: input::run_id(run)?, dry_run, partial, only: None, consent };
     if !dry_run {
         let answer = with_approval::<PlansUndo>(global, params, &approval, 0).await?;
         return answer.end(global, |answer| finish_undo(global, answer));
@@ -387,7 +387,7 @@ fn show_undo(undo: &UndoPreview) {
         output::data(step.preview.as_deref().unwrap_or_default());
     }
     for call in &undo.not_undoable {
-        output::data(&format!("cannot be taken back: step {}: {}", call.step_id, call.reason));
+        output::data(&format!("cannot be undone: step {}: {}", call.step_id, call.reason));
     }
     show_diff(&undo.preview);
 }

@@ -1,4 +1,4 @@
-//! `toolyard plugins`: install, look after and remove plugins.
+//! `toolyard plugins`: installs, lists, updates and removes plugins.
 
 use super::Outcome;
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 use serde::Serialize;
 use std::process::ExitCode;
 use toolyard_mcp::client::Health;
-use toolyard_plugins::{Added, PluginInfo, SCHEMES};
+use toolyard_plugins::{Installation, PluginInfo, SCHEMES};
 use toolyard_protocol::Failure;
 use toolyard_service::NoParams;
 
@@ -62,7 +62,7 @@ async fn answer(global: &Global, backend: &mut Backend, command: PluginsCommand)
     Ok(ExitCode::SUCCESS)
 }
 
-/// A folder or file is meant from here, whoever does the work.
+/// Resolves a path against this process's working directory: a running Toolyard may have another.
 fn full(source: &str) -> String {
     match std::path::absolute(source) {
         Ok(path) if !SCHEMES.iter().any(|scheme| source.starts_with(scheme)) => path.display().to_string(),
@@ -94,7 +94,7 @@ fn installed(answer: &Installed) {
     }
 }
 
-/// What is part of Toolyard already.
+/// Prints a built-in set of tools, which needs no installation.
 fn built_in(set: &BuiltIn) {
     let paint = Paint::stdout();
     let shown = if set.status == "healthy" { paint.green(&set.status) } else { paint.yellow(&set.status) };
@@ -104,7 +104,7 @@ fn built_in(set: &BuiltIn) {
     }
 }
 
-fn added(answer: &Added) {
+fn added(answer: &Installation) {
     line(&answer.plugin);
     let id = &answer.plugin.id;
     for word in &answer.not_granted {
@@ -143,7 +143,7 @@ fn details(plugin: &PluginInfo) {
     output::data(&format!("  {:<12} {}", "asks", written(&plugin.asks)));
     output::data(&format!("  {:<12} {}", "granted", written(&plugin.grant)));
     let confined = if plugin.confined { "on" } else { "off (plugins.sandbox)" };
-    output::data(&format!("  {:<12} {confined}", "walls"));
+    output::data(&format!("  {:<12} {confined}", "sandbox"));
     for missing in &plugin.missing_walls {
         output::data(&format!("  {:<12} {}: {}", "no wall", missing.wall, missing.consequence));
     }

@@ -42,7 +42,7 @@ pub(crate) struct Report {
     pub(crate) agents: Vec<AgentReport>,
 }
 
-/// Figures.
+/// The number of runs and calls, by outcome.
 #[derive(Debug, Default, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Totals {
@@ -64,7 +64,7 @@ pub(crate) struct AgentReport {
     pub(crate) agent: String,
     /// The door it came in by.
     pub(crate) door: String,
-    /// Figures.
+    /// The number of runs and calls, by outcome.
     pub(crate) totals: Totals,
     /// Its sessions.
     pub(crate) sessions: Vec<String>,
@@ -73,16 +73,16 @@ pub(crate) struct AgentReport {
     /// Files it changed, the first ones by name.
     pub(crate) files: Vec<String>,
     /// What was refused or failed, the newest first.
-    pub(crate) troubles: Vec<Trouble>,
+    pub(crate) troubles: Vec<ReportProblem>,
 }
 
 /// Something that did not run, or did not work.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Trouble {
+pub(crate) struct ReportProblem {
     /// The run.
     pub(crate) run_id: RunId,
-    /// When.
+    /// The time at which the run began.
     pub(crate) at: Timestamp,
     /// The run's title.
     pub(crate) title: String,
@@ -176,7 +176,7 @@ struct Gathered {
     sessions: BTreeSet<String>,
     tools: BTreeMap<String, usize>,
     files: BTreeSet<String>,
-    troubles: Vec<Trouble>,
+    troubles: Vec<ReportProblem>,
 }
 
 impl Gathered {
@@ -199,7 +199,12 @@ impl Gathered {
             self.totals.failed += 1;
             let error = detail.results.iter().rev().find_map(|result| result.error.as_ref());
             let reason = error.map_or_else(|| "failed".to_owned(), |error| error.message.clone());
-            self.troubles.push(Trouble { run_id: run.run_id, at: run.started_at, title: run.title.clone(), reason });
+            self.troubles.push(ReportProblem {
+                run_id: run.run_id,
+                at: run.started_at,
+                title: run.title.clone(),
+                reason,
+            });
         }
     }
 

@@ -1,4 +1,4 @@
-//! `toolyard runs`: what happened, and the proof of it.
+//! `toolyard runs`: lists, shows, exports and resumes runs.
 
 use super::{Outcome, input, verify, watch};
 use crate::{

@@ -1,4 +1,4 @@
-//! `toolyard status`, and `toolyard` alone: where it stands and what to do next. Starts nothing and makes nothing.
+//! `toolyard status`, and `toolyard` without a command: the status and what to do next. Starts and creates nothing.
 
 use super::{Outcome, vault};
 use crate::{
@@ -20,12 +20,12 @@ use toolyard_service::{
     sessions::main_key,
 };
 
-/// Where it stands.
+/// The status, as it is printed.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Standing {
+struct StatusReport {
     running: bool,
-    /// Where the running one listens.
+    /// The address of the running Toolyard.
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,12 +43,12 @@ struct Standing {
     next: Vec<String>,
 }
 
-/// How the notes stand.
+/// The state of the notes' index.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Index {
     state: IndexState,
-    /// `healthy`, `degraded` or `unavailable`, as the running one says.
+    /// `healthy`, `degraded` or `unavailable`, as the running Toolyard reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     health: Option<Health>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,15 +84,15 @@ pub(super) async fn run(global: &Global) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn of_running(resolved: &Resolved, mut client: LocalClient) -> Result<Standing, Failure> {
+async fn of_running(resolved: &Resolved, mut client: LocalClient) -> Result<StatusReport, Failure> {
     let status = client.call::<YardStatus>(&YardStatusParams { full: true }, None).await?;
     let index = if resolved.config.knowledge.enabled {
         let params = vault::request::<Status>(&status::Input::default())?;
         match vault::read::<Status>(client.call::<ToolsCall>(&params, None).await?.result) {
             Ok(envelope) => Index::read(envelope),
-            // Where notes stand is one row of several; the others are shown all the same.
+            // A failure here concerns one row; the other rows are still shown.
             Err(failure) => {
-                tracing::warn!(%failure, "the notes' index did not say where it stands");
+                tracing::warn!(%failure, "the status of the notes' index could not be read");
                 Index::of(IndexState::Missing)
             }
         }
@@ -100,7 +100,7 @@ async fn of_running(resolved: &Resolved, mut client: LocalClient) -> Result<Stan
         Index::of(IndexState::Off)
     };
     let open_questions = status.open_questions;
-    Ok(Standing {
+    Ok(StatusReport {
         running: true,
         url: resolved.home.announced().map(|instance| instance.url),
         pid: Some(status.process.pid.into()),
@@ -114,13 +114,13 @@ async fn of_running(resolved: &Resolved, mut client: LocalClient) -> Result<Stan
     })
 }
 
-fn at_rest(resolved: &Resolved) -> Standing {
+fn at_rest(resolved: &Resolved) -> StatusReport {
     let state = match (resolved.config.knowledge.enabled, notes::has_index(&resolved.config.knowledge, resolved)) {
         (false, _) => IndexState::Off,
         (true, true) => IndexState::Built,
         (true, false) => IndexState::Missing,
     };
-    Standing {
+    StatusReport {
         running: false,
         url: None,
         pid: None,
@@ -192,7 +192,7 @@ fn next(running: bool, index: IndexState, questions: u64) -> Vec<String> {
     steps
 }
 
-fn show(standing: &Standing) {
+fn show(standing: &StatusReport) {
     let running = match (&standing.url, standing.pid) {
         (Some(url), Some(pid)) => format!("yes, at {url} (process {pid})"),
         _ if standing.running => "yes".to_owned(),

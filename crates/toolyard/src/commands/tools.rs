@@ -1,10 +1,11 @@
-//! `toolyard tools`: what there is.
+//! `toolyard tools`: lists, describes and searches tools.
 
 use super::Outcome;
 use crate::{
     backend::Backend,
     cli::{Global, SearchMode, ToolsCommand},
     output::{self, Paint},
+    tool_methods::{SavingsParams, SearchParams, ToolsSavings, ToolsSearch},
     wiring::Needs,
 };
 use serde::{Deserialize, Serialize};
@@ -19,15 +20,24 @@ use toolyard_service::{
     },
     policy::{ExplainParams, PolicyExplain},
 };
+use toolyard_toolsearch::{Savings, SavingsHistory};
 
 /// Characters of a description in a list of hits.
 const SHOWN_DESCRIPTION: usize = 100;
 
 pub(super) async fn run(global: &Global, command: ToolsCommand) -> Outcome {
+    if let ToolsCommand::Search { query, mode: None, limit, explain: true } = &command
+        && let [query] = query.as_slice()
+        && !global.json
+    {
+        return explained(global, query, *limit).await;
+    }
     if let ToolsCommand::Search { query, mode, limit, explain } = &command {
         return search(global, query, *mode, *limit, *explain).await;
     }
-    let mut backend = Backend::open(global, Needs::Catalog).await?;
+    // What was saved is kept in the store.
+    let needs = if matches!(command, ToolsCommand::Savings { .. }) { Needs::Store } else { Needs::Catalog };
+    let mut backend = Backend::open(global, needs).await?;
     let outcome = show(global, &mut backend, command).await;
     backend.close().await;
     outcome.map(|()| ExitCode::SUCCESS)
@@ -55,9 +65,62 @@ async fn show(global: &Global, backend: &mut Backend, command: ToolsCommand) -> 
                 output::data(&format!("{} {}: {reason}{rule}", answer.decision, answer.tool));
             }
         }
+        ToolsCommand::Savings { days } => {
+            let answer = backend.call::<ToolsSavings>(&SavingsParams { days: Some(days) }, None).await?;
+            if global.json { output::json(&answer) } else { savings(&answer) }
+        }
         ToolsCommand::Search { .. } => {}
     }
     Ok(())
+}
+
+/// One query, with the parts of each score and what the policy decides about each tool.
+async fn explained(global: &Global, query: &str, limit: Option<u32>) -> Outcome {
+    let limit = limit.map(|limit| limit as usize);
+    let params = SearchParams { query: query.to_owned(), limit, ..SearchParams::default() };
+    let mut backend = Backend::open(global, Needs::Catalog).await?;
+    let answer = backend.call::<ToolsSearch>(&params, None).await;
+    backend.close().await;
+    let found = answer?;
+    if found.hits.is_empty() {
+        output::note("no tool fits; try other words, one short query per step");
+    }
+    for hit in &found.hits {
+        let exact = if hit.exact { "  (named in the query)" } else { "" };
+        output::data(&format!("{}. {}  {:.3}{exact}", hit.rank, hit.id, hit.score));
+        for word in &hit.words {
+            let from = word.from.as_ref().map(|from| format!(" (for {from:?})")).unwrap_or_default();
+            output::data(&format!("     {:<22} {:<24} {:+.3}{from}", word.term, word.field, word.score));
+        }
+        for part in hit.parts.iter().filter(|part| part.name != "words") {
+            output::data(&format!("     {:<47} {:+.3}", part.name, part.value));
+        }
+        let why = hit.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let rule = hit.rule.as_deref().map(|rule| format!(" ({rule})")).unwrap_or_default();
+        output::data(&format!("     policy: {}{why}{rule}", hit.decision));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn savings(answer: &SavingsHistory) {
+    if answer.days.is_empty() {
+        return output::note("no tools were listed for a model in this time");
+    }
+    let row = |date: &str, door: &str, savings: &Savings| {
+        vec![
+            date.to_owned(),
+            door.to_owned(),
+            format!("{} lists", savings.lists),
+            format!("{} of {} bytes shown", savings.shown_bytes, savings.direct_bytes),
+            format!("about {} tokens saved", savings.saved_tokens),
+        ]
+    };
+    let mut rows = Vec::new();
+    for day in &answer.days {
+        rows.extend(day.doors.iter().map(|door| row(&day.date, &door.door, &door.savings)));
+    }
+    rows.push(row("total", "", &answer.total));
+    output::data(&output::table(&rows));
 }
 
 /// One of several queries.

@@ -3,8 +3,9 @@
 use super::{Outcome, console};
 use crate::{
     cli::{Global, UpArgs},
-    config, context, home, mcp,
+    config, context, drain, home, mcp,
     output::{self, Paint},
+    stores,
     wiring::{Needs, Yard},
 };
 use serde_json::json;
@@ -15,18 +16,19 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use toolyard_client::local::LocalSecret;
+use toolyard_engine::{plan::Recovered, store::StoreError};
 use toolyard_gateway::{Gateway, listen, local, tls};
 use toolyard_mcp::server::Client;
 use toolyard_protocol::{ErrorCode, Failure};
 
-/// A token shorter than this does not open anything beyond loopback.
+/// The shortest token with which `up` listens on an address other than loopback.
 const MIN_TOKEN: usize = 16;
-/// How long the doors stay closed for plugins that have yet to register their tools.
+/// How long `up` waits for plugins to register their tools before it accepts connections.
 const PLUGINS_MEET: std::time::Duration = std::time::Duration::from_secs(10);
 /// How long open HTTP connections may take to end when stopping.
 const DOOR_CLOSES: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// As many open files as the system lets us have: every client is one.
+/// Raises the limit of open files to the maximum that the system allows: every connection uses one.
 fn allow_many_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let now = getrlimit(Resource::Nofile);
@@ -41,7 +43,8 @@ fn allow_many_files() {
 pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     allow_many_files();
     let mut signals = Signals::listen()?;
-    let resolved = config::resolve(global)?;
+    let mut resolved = config::resolve(global)?;
+    resolved.serves = true;
     let home = resolved.home.clone();
     home.create().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
     let host = args.host.unwrap_or(resolved.config.gateway.host);
@@ -84,23 +87,19 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.socket().display()))
             .suggest("Stop the other Toolyard first, or use another --home.")
     })?;
-    // Only after the socket is ours: the secret of a Toolyard that runs already must stay as it is.
+    // Only after this process has bound the socket: the secret of another running Toolyard must not be replaced.
     let secret = LocalSecret::create(&home.state()).map_err(|e| {
         Failure::new(ErrorCode::StoreUnavailable, format!("the local socket's secret cannot be written: {e}"))
     })?;
 
     let vault = resolved.vault.clone();
     let public_url = resolved.config.gateway.public_url.as_ref().map(|url| url.trim_end_matches('/').to_owned());
+    let node_address = stores::node_address(&resolved)?;
     let yard = Yard::open(resolved, Needs::Store)?;
     // The owner can answer later, with `toolyard approvals` or at the console.
     yard.service.engine().approvals().keep_questions();
-    let recovered = yard.service.recover().await?;
     yard.watch_notes();
     let stop = CancellationToken::new();
-    let recovering = tokio::spawn({
-        let (service, stop) = (yard.service.clone(), stop.clone());
-        async move { service.keep_recovering(stop).await }
-    });
     let retention = tokio::spawn({
         let (upkeep, stop) = (yard.upkeep.clone(), stop.clone());
         async move {
@@ -109,12 +108,15 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
             }
         }
     });
+    let notifying = tokio::spawn(yard.notifications.clone().run(yard.upstreams.clone(), stop.clone()));
     let owner = local::Owner { uid: rustix::process::getuid().as_raw(), secret, principal: home::user_name() };
     let gateway = Gateway::new(yard.service.clone(), settings, stop.clone());
     yard.editors.connect(gateway.hub());
     let mcp_server = mcp::server(&yard);
     gateway.set_bridge_tools(Arc::new(mcp::BridgedTools(mcp_server.clone())));
-    gateway.mount(mcp::PATH, mcp::McpEndpoint::new(&mcp_server, yard.mcp.http_client_approvals, stop.clone()));
+    let cluster = yard.service.cluster().cloned();
+    let endpoint = mcp::McpEndpoint::new(&mcp_server, yard.mcp.http_client_approvals, cluster, stop.clone());
+    gateway.mount(mcp::PATH, endpoint);
     if let Some(store) = &yard.context {
         let endpoint = context::ContextEndpoint::new(store.clone());
         for path in context::PATHS {
@@ -126,7 +128,14 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         .await
         .map_err(|e| Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.mcp_socket().display())))?;
     let client = Client::owner(home::user_name()).with_approvals(yard.mcp.client_approvals());
-    let stopped_early = meet_plugins(&yard, &mut signals).await?;
+    let stopped_early = meet_tools(&yard, &mut signals).await?;
+    // After the tools: a run whose tool is not in the catalog cannot be taken up. Before the doors: whoever comes back for
+    // the result of an interrupted run finds the run.
+    let recovered = if stopped_early { Recovered::default() } else { yard.service.recover().await? };
+    let recovering = tokio::spawn({
+        let (service, stop) = (yard.service.clone(), stop.clone());
+        async move { service.keep_recovering(stop).await }
+    });
     let local_door = tokio::spawn(local::serve(socket, yard.service.clone(), owner.clone(), stop.clone()));
     let mcp_door = tokio::spawn(mcp::serve_local(mcp_socket, mcp_server, owner, client, stop.clone()));
     let scheme = if acceptor.is_some() { "https" } else { "http" };
@@ -141,6 +150,9 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let url = format!("{scheme}://{address}");
     let reached = format!("{scheme}://{}", reachable(address));
     yard.service.console().set_address(public_url.unwrap_or_else(|| reached.clone()));
+    if let Some(cluster) = yard.service.cluster() {
+        cluster.announce(node_address.unwrap_or_else(|| reached.clone())).await?;
+    }
     let instance = home::Instance { url: reached, pid: std::process::id() };
     home.announce(&instance).map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
     if global.json {
@@ -158,22 +170,38 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     }
     report_recovery(global, &recovered);
 
+    let mut fenced = None;
     if !stopped_early {
+        let (engine, store) = (yard.service.engine(), yard.service.engine().store().clone());
+        let stopped = async {
+            tokio::select! {
+                () = signals.next() => {}
+                () = drain::asked(engine) => {}
+                () = tidy_after_recovery(&yard) => tokio::select! {
+                    () = signals.next() => {}
+                    () = drain::asked(engine) => {}
+                },
+            }
+        };
         tokio::select! {
-            () = signals.next() => {}
-            () = tidy_after_recovery(&yard) => signals.next().await,
+            () = stopped => {}
+            owner = stores::fenced(store) => fenced = Some(owner),
         }
+    }
+    if yard.service.engine().store().is_shared() && !stopped_early && fenced.is_none() {
+        drain_node(global, &yard, &gateway, &mut signals).await;
     }
     if !global.quiet {
         output::note("stopping");
     }
-    gateway.farewell("stopping").await;
+    gateway.farewell("stopping", &[]).await;
     stop.cancel();
     let parts = [
         ("local", local_door.await),
         ("MCP", mcp_door.await),
         ("recovery", recovering.await),
         ("retention", retention.await),
+        ("notifications", notifying.await),
     ];
     for (part, ended) in parts {
         if let Err(error) = ended {
@@ -186,20 +214,24 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     }
     yard.close().await;
     if let Err(error) = home.retract() {
-        tracing::warn!(%error, "the address of this Toolyard could not be taken back");
+        tracing::warn!(%error, "the file with this Toolyard's address could not be removed");
     }
     for socket in [home.socket(), home.mcp_socket()] {
         if let Err(error) = home::remove_if_there(&socket) {
             tracing::warn!(socket = %socket.display(), %error, "a socket could not be removed");
         }
     }
-    Ok(ExitCode::SUCCESS)
+    match fenced {
+        None => Ok(ExitCode::SUCCESS),
+        Some(owner) => Err(StoreError::Fenced(owner).into()),
+    }
 }
 
-/// Waits until the tools of plugins are in the catalog, so that they answer from the first moment. Answers whether somebody
-/// stopped us meanwhile.
-async fn meet_plugins(yard: &Yard, signals: &mut Signals) -> Result<bool, Failure> {
+/// Waits until the tools of plugins and those that MCP servers offered before are in the catalog, so that they answer from
+/// the first moment. Answers whether somebody stopped us meanwhile.
+async fn meet_tools(yard: &Yard, signals: &mut Signals) -> Result<bool, Failure> {
     let connecting = yard.connect();
+    connecting.remembered.cancelled().await;
     tokio::select! {
         met = tokio::time::timeout(PLUGINS_MEET, connecting.plugins) => {
             if met.is_err() {
@@ -211,7 +243,22 @@ async fn meet_plugins(yard: &Yard, signals: &mut Signals) -> Result<bool, Failur
     }
 }
 
-/// Where somebody on this machine reaches a listener.
+/// Lets a node of a cluster finish, until it has or a second signal arrives.
+async fn drain_node(global: &Global, yard: &Yard, gateway: &Gateway, signals: &mut Signals) {
+    let engine = yard.service.engine();
+    let drain = async {
+        let elsewhere = drain::announce(engine, global.quiet).await;
+        gateway.hub().announce_shutdown("draining", &elsewhere);
+        drain::finish(engine).await;
+        gateway.farewell("draining", &elsewhere).await;
+    };
+    tokio::select! {
+        () = drain => {}
+        () = signals.next() => tracing::info!("a second signal: runs under way are handed over at once"),
+    }
+}
+
+/// The address by which programs on this machine reach a listener.
 fn reachable(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V4(a) if a.ip().is_unspecified() => SocketAddr::from(([127, 0, 0, 1], a.port())),
@@ -220,7 +267,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// What killed processes staged in the vault goes once the runs that were taken up again have ended.
+/// Removes the files that killed processes staged in the vault, after the resumed runs have ended.
 async fn tidy_after_recovery(yard: &Yard) {
     while !yard.service.engine().active_runs().is_empty() {
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
@@ -228,7 +275,7 @@ async fn tidy_after_recovery(yard: &Yard) {
     yard.tidy().await;
 }
 
-fn report_recovery(global: &Global, recovered: &toolyard_engine::plan::Recovered) {
+fn report_recovery(global: &Global, recovered: &Recovered) {
     if global.quiet {
         return;
     }
@@ -264,7 +311,7 @@ impl Signals {
         })
     }
 
-    /// Answers when a signal to stop has arrived.
+    /// Returns when a signal to stop has arrived.
     pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

@@ -56,8 +56,12 @@ pub(super) async fn prune(global: &Global, args: PruneArgs) -> Outcome {
     let report = answer?;
     tell(global, &report, || {
         format!(
-            "removed {} runs and {} blobs ({} bytes)",
-            report.removed.runs, report.removed.blobs, report.removed.blob_bytes
+            "removed {} runs and {} blobs ({} bytes), and snapshots of {} projects ({} bytes)",
+            report.removed.runs,
+            report.removed.blobs,
+            report.removed.blob_bytes,
+            report.snapshots.projects,
+            report.snapshots.bytes
         )
     });
     Ok(ExitCode::SUCCESS)

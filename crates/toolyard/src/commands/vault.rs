@@ -27,9 +27,9 @@ use toolyard_knowledge::{
 use toolyard_protocol::{ErrorCode, Failure, ToolResult};
 use toolyard_service::local::{ToolsCall, ToolsCallParams};
 
-/// How long one call waits for a job before the next one asks again: how often progress is shown.
+/// How long one call waits for a job, and therefore how often progress is shown, in milliseconds.
 const WAIT_MS: u64 = 500;
-/// Notes with trouble that are listed after indexing.
+/// How many notes with errors are listed after indexing.
 const SHOWN_ERRORS: usize = 20;
 /// How often a watched index is looked at.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -40,11 +40,11 @@ pub(super) async fn run(global: &Global, command: VaultCommand) -> Outcome {
     let done = tokio::select! {
         done = dispatch(global, &mut backend, command) => done,
         _ = tokio::signal::ctrl_c() => {
-            // What was indexed so far stays: the next job goes on there.
+            // What was indexed so far is kept; the next job continues there.
             match &backend {
                 Backend::Here(yard) => yard.cancel_indexing(),
                 Backend::There(_) if is_indexing => {
-                    output::note("the running Toolyard goes on indexing; `toolyard vault index --cancel` stops it");
+                    output::note("the running Toolyard continues to index; `toolyard vault index --cancel` stops it");
                 }
                 Backend::There(_) => {}
             }
@@ -85,7 +85,7 @@ async fn dispatch(global: &Global, backend: &mut Backend, command: VaultCommand)
     }
 }
 
-/// One call of a notes tool down the one road.
+/// Calls a notes tool through the pipeline.
 async fn call<T: NotesTool>(backend: &mut Backend, input: &T::Input) -> Result<Envelope<T::Data>, Failure> {
     read::<T>(backend.call::<ToolsCall>(&request::<T>(input)?, None).await?.result)
 }
@@ -99,7 +99,7 @@ pub(super) fn request<T: NotesTool>(input: &T::Input) -> Result<ToolsCallParams,
     }
 }
 
-/// What a notes tool answered.
+/// Reads the envelope that a notes tool returned.
 pub(super) fn read<T: NotesTool>(result: ToolResult) -> Result<Envelope<T::Data>, Failure> {
     let result = result.into_parts();
     match (result.error, result.data) {
@@ -109,17 +109,17 @@ pub(super) fn read<T: NotesTool>(result: ToolResult) -> Result<Envelope<T::Data>
     }
 }
 
-/// Starts a job, or does what a mode stands for.
+/// Calls the index tool in a mode: starts a job, or performs the mode's action.
 async fn start(backend: &mut Backend, mode: Mode) -> Result<Envelope<index::Data>, Failure> {
     call::<Index>(backend, &index::Input { mode, wait_ms: None }).await
 }
 
-/// How the notes stand now.
+/// The current status of the notes' index.
 async fn look(backend: &mut Backend) -> Result<Envelope<status::Data>, Failure> {
     call::<Status>(backend, &status::Input::default()).await
 }
 
-/// Prints the envelope as JSON, or what is in it; says what is wrong; ends with the matching code.
+/// Prints the envelope as JSON or as text, prints its errors, and returns the matching exit code.
 fn finish<T: Serialize>(global: &Global, envelope: &Envelope<T>, show: impl FnOnce(&T)) -> Outcome {
     if global.json {
         output::json(envelope);
@@ -145,7 +145,7 @@ fn tell_problem<T>(global: &Global, envelope: &Envelope<T>) {
     let paint = Paint::stderr();
     let word = if failed { paint.red("error:") } else { paint.yellow(&format!("{}:", envelope.status.as_str())) };
     output::note(&format!("{word} {} [{}]", plain(&problem.message), output::word(&problem.code)));
-    // The suggestion is for an agent; who types is the user.
+    // The suggestion is written for an agent; the reader here is the user.
     let hint = match problem.code {
         ProblemCode::SensitiveFiltered => "Add --confirm-sensitive to see them.",
         _ => &problem.suggestion,
@@ -173,7 +173,7 @@ async fn index(global: &Global, backend: &mut Backend, args: &IndexArgs) -> Outc
         if data.started {
             break envelope;
         }
-        // The job that runs does something else, or may have passed what changed already.
+        // The running job has another mode, or may have passed the changed notes already.
         if args.detach {
             return Err(Failure::new(
                 ErrorCode::PreconditionFailed,
@@ -222,7 +222,7 @@ fn show_job(data: &index::Data) {
     }
 }
 
-/// Waits for the end of a job, by its id: another one may run by then. The answer is the job, and the status with it.
+/// Waits for the end of the job with this id; another job may run by then. Returns the job and the status.
 async fn ended(
     backend: &mut Backend,
     id: Option<&str>,
@@ -242,7 +242,8 @@ async fn ended(
     }
 }
 
-/// Stops the job that runs, wherever it does. Nothing to stop is no failure; a job that does not stop is one.
+/// Stops the running job, in whichever process it runs. It is no failure if no job runs; a job that does not stop is
+/// one.
 async fn cancel(global: &Global, backend: &mut Backend) -> Outcome {
     let was_running = look(backend).await?.data.is_some_and(|data| data.active_job.is_some());
     let envelope = start(backend, Mode::Cancel).await?;
@@ -253,7 +254,7 @@ async fn cancel(global: &Global, backend: &mut Backend) -> Outcome {
     let word = match (was_running, state) {
         (_, "running") => "the job has not stopped yet",
         (false, _) => "no job was running",
-        (true, "cancelled") => "stopped; the next job goes on there",
+        (true, "cancelled") => "stopped; the next job continues there",
         (true, _) => "the job had ended already",
     };
     if global.json {
@@ -292,8 +293,8 @@ async fn search(global: &Global, backend: &mut Backend, args: SearchArgs) -> Out
     })
 }
 
-/// Waits for the job that makes the first index; where none runs, makes the index for a person, who asked a question and
-/// not for a second command. A script gets the envelope and decides. Answers whether there may be an index now.
+/// Waits for the job that builds the first index. If no job runs, starts one for a person, so that a search needs no
+/// second command; with `--json` the script receives the envelope and decides. Returns whether an index may exist now.
 async fn index_first(global: &Global, backend: &mut Backend) -> Result<bool, Failure> {
     let progress = IndexProgress::new(global);
     let running = look(backend).await?.data.and_then(|data| data.active_job);
@@ -315,7 +316,7 @@ async fn index_first(global: &Global, backend: &mut Backend) -> Result<bool, Fai
 
 /// One result for people.
 fn shown(number: usize, result: &ResultItem, paint: Paint) -> String {
-    // What stands in notes is anybody's: it is shown, and does nothing to the terminal.
+    // Notes may contain text by anybody, so control characters are replaced before the text is printed.
     let mut place = paint.bold(&plain(&result.source_file));
     if let Some(section) = &result.section {
         place.push_str(&format!(" › {}", plain(section)));
@@ -393,7 +394,7 @@ fn page(list: &FileList) -> String {
     }
 }
 
-/// Watches until interrupted, telling what happens.
+/// Watches until interrupted and prints what happens.
 async fn watch(global: &Global, backend: &mut Backend) -> Outcome {
     match backend {
         Backend::There(_) if !config::resolve(global)?.config.knowledge.indexing.watch => {
@@ -407,7 +408,7 @@ async fn watch(global: &Global, backend: &mut Backend) -> Outcome {
             output::note("watching the vault; ctrl-c to stop");
         }
     }
-    // The last job that was told; `None` before the first look.
+    // The last job that was reported; `None` before the first status.
     let mut told: Option<Option<String>> = None;
     loop {
         let envelope = look(backend).await?;

@@ -1,4 +1,4 @@
-//! `toolyard runs verify | head | prove`: the proof of the record, checked here and handed to others.
+//! `toolyard runs verify | head | prove`: verifies the record, prints its head, and writes receipts for others.
 
 use super::{Outcome, input};
 use crate::{backend::Backend, cli::Global, output};
@@ -15,7 +15,7 @@ use toolyard_service::{
     runs::{RunsVerify, VerifyParams},
 };
 
-/// The problem, where something does not hold.
+/// The problem, if the record does not verify.
 fn problem(report: &Verified) -> Option<String> {
     match report {
         Verified::Run(report) => {
@@ -69,14 +69,14 @@ pub(super) async fn verify(global: &Global, backend: &mut Backend, params: &Veri
     Ok(ExitCode::SUCCESS)
 }
 
-/// Records that hold and that nothing proves, because an earlier version wrote them.
+/// Prints how many records are consistent but unproven, because an earlier version wrote them without proof.
 fn say_what_is_unproven(report: &VerifyReport) {
     for range in &report.unsigned {
         output::note(&format!("records {} to {} carry no proof: an earlier version wrote them", range.from, range.to));
     }
 }
 
-/// The same of every run in the store.
+/// Prints the same for all runs in the store.
 fn say_which_are_unproven(report: &LedgerReport) {
     for run in &report.unsigned_runs {
         let (run_id, from, to) = (run.run_id, run.records.from, run.records.to);

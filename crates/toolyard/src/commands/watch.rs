@@ -1,5 +1,6 @@
 //! What a person watches in a terminal: runs as they happen, their calls, what happened since a time, log lines, and an
-//! overview that is refreshed. The local socket is asked again and again; it is on this machine and cheap.
+//! overview that is refreshed. Runs are read again when an event says that one has changed; only log lines are
+//! polled.
 
 use super::Outcome;
 use crate::{
@@ -8,10 +9,12 @@ use crate::{
     output::{self, Paint},
     wiring::Needs,
 };
-use std::{collections::HashMap, process::ExitCode, time::Duration};
+use std::{collections::HashMap, process::ExitCode, sync::Arc, time::Duration};
+use tokio::{sync::Notify as Signal, task::JoinHandle};
 use toolyard_protocol::{ErrorCode, Failure, RunId};
 use toolyard_service::{
-    LogsTail, TailParams,
+    EventSink, LogsTail, TailParams,
+    follow::{FollowParams, MAX_WAIT, RunsFollow},
     local::{YardStatus, YardStatusParams},
     params::Count,
     run_digest::{DigestParams, RunsDigest},
@@ -19,9 +22,11 @@ use toolyard_service::{
     runs::{RunSummary, RunsList, RunsListParams},
 };
 
-/// How often the running Toolyard is asked.
+/// The interval between two polls for log lines.
 const EVERY: Duration = Duration::from_secs(1);
-/// Runs that are looked at each time.
+/// How long events are gathered before the list is read again.
+const GATHERED: Duration = Duration::from_millis(100);
+/// How many of the newest runs are read each time.
 const WATCHED: usize = 100;
 /// Runs in the overview.
 const SHOWN: usize = 20;
@@ -102,17 +107,60 @@ pub(super) async fn runs(global: &Global, backend: &mut Backend) -> Outcome {
     needs_a_server(backend)?;
     let mut seen: HashMap<RunId, (toolyard_protocol::RunStatus, u64)> = HashMap::new();
     let mut is_first = true;
+    let mut feed = Feed::open(global).await?;
     loop {
         for run in newest(backend, WATCHED).await?.into_iter().rev() {
             let state = (run.status, run.counts.as_ref().map_or(0, |counts| counts.calls));
             let is_news = seen.insert(run.run_id, state) != Some(state);
-            // What had ended before the watch began is not news.
+            // A run that had ended before the watch began is not printed.
             if is_news && !(is_first && run.status.is_final()) {
                 if global.json { output::json(&run) } else { output::data(&line(&run, Paint::stdout())) }
             }
         }
         is_first = false;
-        tokio::time::sleep(EVERY).await;
+        feed.changed().await?;
+    }
+}
+
+/// Says when something has happened to a run. Its connection is its own, because a request that waits occupies one.
+struct Feed {
+    /// One stored word is enough: whoever reads the list again sees everything that happened until then.
+    news: Arc<Signal>,
+    /// Why no more news will come.
+    ended: JoinHandle<Failure>,
+}
+
+impl Feed {
+    async fn open(global: &Global) -> Result<Self, Failure> {
+        let mut backend = Backend::open(global, Needs::Store).await?;
+        let news = Arc::new(Signal::new());
+        let told = news.clone();
+        let params = FollowParams { wait_ms: Some(Count(MAX_WAIT.as_millis() as u64)) };
+        let ended = tokio::spawn(async move {
+            loop {
+                let by_event = told.clone();
+                let sink: EventSink = Arc::new(move |_| by_event.notify_one());
+                match backend.call::<RunsFollow>(&params, Some(sink)).await {
+                    // Between two requests nobody listens, so the list is read once more.
+                    Ok(_) => told.notify_one(),
+                    Err(failure) => return failure,
+                }
+            }
+        });
+        Ok(Self { news, ended })
+    }
+
+    /// Waits until something has happened, and a moment longer: events come in groups.
+    async fn changed(&mut self) -> Result<(), Failure> {
+        tokio::select! {
+            () = self.news.notified() => {
+                tokio::time::sleep(GATHERED).await;
+                Ok(())
+            }
+            ended = &mut self.ended => Err(ended.unwrap_or_else(|_| {
+                Failure::new(ErrorCode::InternalError, "watching the runs ended unexpectedly")
+            })),
+        }
     }
 }
 
@@ -156,7 +204,7 @@ async fn tail(global: &Global, backend: &mut Backend, args: &LogsArgs) -> Outcom
     }
 }
 
-/// Shows what the running Toolyard does, again and again.
+/// Shows what the running Toolyard is doing, refreshed until interrupted.
 pub(super) async fn top(global: &Global) -> Outcome {
     let mut backend = Backend::open(global, Needs::Store).await?;
     let outcome = refresh(global, &mut backend).await;
@@ -167,6 +215,7 @@ pub(super) async fn top(global: &Global) -> Outcome {
 async fn refresh(global: &Global, backend: &mut Backend) -> Outcome {
     needs_a_server(backend)?;
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stdout());
+    let mut feed = Feed::open(global).await?;
     loop {
         let state = backend.call::<YardStatus>(&YardStatusParams { full: true }, None).await?;
         let runs = newest(backend, SHOWN).await?;
@@ -187,10 +236,10 @@ async fn refresh(global: &Global, backend: &mut Backend) -> Outcome {
             ));
             runs.iter().for_each(|run| output::data(&line(run, Paint::stdout())));
         }
-        // Printed once where nobody can see it change.
+        // Without a terminal, the overview is printed once.
         if !is_terminal {
             return Ok(ExitCode::SUCCESS);
         }
-        tokio::time::sleep(EVERY).await;
+        feed.changed().await?;
     }
 }

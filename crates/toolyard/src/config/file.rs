@@ -2,14 +2,16 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 use toolyard_catalog::{PolicyConfig, native::NativePreset};
 use toolyard_context::ContextConfig;
+use toolyard_hooks::{SnapshotLimits, SnapshotRetention};
 use toolyard_knowledge::KnowledgeConfig;
 use toolyard_mcp::{
     ServerConfig,
     server::{ClientApprovals, HttpClientApprovals},
 };
+use toolyard_notify::NotifyConfig;
 use toolyard_plugins::PluginsConfig;
 use toolyard_toolsearch::ToolSearchConfig;
 
@@ -39,6 +41,8 @@ pub struct Config {
     pub mcp: McpConfig,
     /// Hooks of coding agents.
     pub hooks: HooksConfig,
+    /// Notifications to a person who is not looking at the console. See docs/guide/notify.md.
+    pub notify: NotifyConfig,
     /// Plugins.
     pub plugins: PluginsConfig,
     /// How calls run.
@@ -47,8 +51,51 @@ pub struct Config {
     pub record: RecordConfig,
     /// How long the record of runs is kept.
     pub retention: RetentionConfig,
+    /// Where state is kept: on this machine's disk, or in a PostgreSQL that several nodes share.
+    pub store: StoreConfig,
+    /// This node of a cluster.
+    pub node: NodeConfig,
     /// What is logged, to standard error.
     pub log: LogConfig,
+}
+
+/// Where state is kept. Without `url` it is a database in the folder `state` of the home.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct StoreConfig {
+    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with `sslmode` (`disable`, `prefer`, `require`, `verify-full`) and
+    /// `sslrootcert` as libpq has them. All Toolyards with the same URL are nodes of one cluster. The variable
+    /// `TOOLYARD_STORE_URL` takes precedence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-secret" = "url"))]
+    pub url: Option<String>,
+    /// `s3://BUCKET/PREFIX`: where blobs over 64 KiB are kept. Endpoint, region and credentials come from the environment
+    /// (`AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`, ...). Unset means in the database. Needs `store.url`, and is
+    /// the same on all nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bucket: Option<String>,
+    /// Whether a server that replicates asynchronously is accepted. A failover of such a server loses calls that were
+    /// acknowledged.
+    pub allow_async_replication: bool,
+    /// A private file with 64 hexadecimal digits, the same on all nodes: the secret that protects the cluster's keys. Unset
+    /// means that the first node keeps one in the database, where whoever can read the database can read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-secret" = "file"))]
+    pub secret_file: Option<PathBuf>,
+}
+
+/// This node of a cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct NodeConfig {
+    /// Its name, different from the other nodes' names: letters, digits, `-`, `_` and `.`, at most 64. Unset means the
+    /// machine's name and a hash of the home.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Where the other nodes reach this one: `http://HOST:PORT` or `https://HOST:PORT`. Unset means the address on which it
+    /// listens, which others cannot use if it is `0.0.0.0` or behind address translation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
 }
 
 /// How long the record of runs is kept. What is removed is noted in the ledger, which keeps the proof that it existed. Without
@@ -329,6 +376,55 @@ pub struct HooksConfig {
     /// `observe`: every call runs and is recorded. `careful`: calls that destroy something, reach beyond the project or cannot
     /// be judged are asked for. `locked`: reads run, changes of the project are asked for, everything else is refused.
     pub preset: NativePreset,
+    /// Snapshots of projects around commands, by which a command is taken back.
+    pub snapshots: SnapshotsConfig,
+}
+
+/// Snapshots of projects in which coding agents run commands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct SnapshotsConfig {
+    /// Seconds after which a snapshot is given up; its command cannot be taken back then.
+    #[schemars(range(min = 1, max = 60))]
+    pub max_seconds: u64,
+    /// Maximum number of new or changed files in one snapshot.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_files: usize,
+    /// Maximum number of megabytes of new or changed files in one snapshot.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_megabytes: u64,
+    /// Days after which the snapshots of a project in which no agent ran a command are removed.
+    #[schemars(range(min = 1, max = 36_500))]
+    pub keep_days: u64,
+    /// While the snapshots of all projects take more megabytes than this, those of the project that was used least
+    /// recently are removed. Both are applied once an hour while Toolyard runs, and by `toolyard prune`.
+    #[schemars(range(min = 1, max = 100_000_000))]
+    pub keep_megabytes: u64,
+}
+
+impl Default for SnapshotsConfig {
+    fn default() -> Self {
+        Self { max_seconds: 8, max_files: 20_000, max_megabytes: 512, keep_days: 14, keep_megabytes: 4096 }
+    }
+}
+
+impl SnapshotsConfig {
+    /// What one snapshot may take.
+    pub(crate) fn limits(&self) -> SnapshotLimits {
+        SnapshotLimits {
+            time: Duration::from_secs(self.max_seconds.max(1)),
+            files: self.max_files,
+            bytes: self.max_megabytes.saturating_mul(1 << 20),
+        }
+    }
+
+    /// How long snapshots are kept.
+    pub(crate) fn retention(&self) -> SnapshotRetention {
+        SnapshotRetention {
+            unused_for: Some(Duration::from_secs(self.keep_days.saturating_mul(86_400))),
+            max_bytes: Some(self.keep_megabytes.saturating_mul(1 << 20)),
+        }
+    }
 }
 
 /// How calls run.

@@ -55,7 +55,7 @@ fn rows(schema: &Value, defaults: &Value, prefix: &str, out: &mut String) {
     }
 }
 
-/// What is hidden of a setting where the configuration is shown.
+/// A sentence about what is hidden of a setting when the configuration is shown.
 fn how_shown(property: &Value) -> &'static str {
     match property.get("x-secret").and_then(Value::as_str) {
         Some("value") => " Shown as `(hidden)`.",

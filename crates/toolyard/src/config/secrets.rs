@@ -1,6 +1,6 @@
-//! Which settings are secret, as the types say it: a field of the configuration that may hold a secret carries
-//! `x-secret` in its schema, with how it is shown. From that come what `config show` and `config.get` hide and what the
-//! process's redactor learns. A test walks the schema, so that a new text must be classified.
+//! Which settings are secret. A field of the configuration that may hold a secret carries `x-secret` in its schema,
+//! with how it is shown. `config show` and `config.get` hide these fields, and the process's redactor learns their
+//! values. A test walks the schema, so that a new text must be classified.
 
 use super::Config;
 use serde_json::Value;
@@ -34,7 +34,7 @@ impl Kind {
             "argument" => Some(Self::Argument),
             "variable" => Some(Self::Variable),
             "file" => Some(Self::File),
-            // A word that is not known hides everything.
+            // An unknown mark hides the whole value.
             _ => Some(Self::Value),
         }
     }
@@ -45,7 +45,7 @@ fn schema() -> &'static Value {
     SCHEMA.get_or_init(super::page::schema)
 }
 
-/// The schema of what stands under a key.
+/// The schema of the value under a key.
 fn below<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
     let own = schema.get("properties").and_then(|p| p.get(key));
     let own = own.or_else(|| schema.get("additionalProperties").filter(|s| s.is_object()));
@@ -101,7 +101,7 @@ pub(super) fn redacted(config: &Config) -> Config {
         }
         (_, value) => *value = HIDDEN.into(),
     });
-    // What cannot be read back is not shown at all.
+    // A redacted configuration that cannot be parsed is not shown at all.
     serde_json::from_value(shown).unwrap_or_else(|error| {
         tracing::error!(%error, "the configuration is not shown: it cannot be read back without its secrets");
         Config::default()

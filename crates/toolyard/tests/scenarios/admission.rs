@@ -1,4 +1,4 @@
-//! Strangers at the real binary's doors: bodies without a credential are refused unread at every mount, and cost no memory.
+//! Requests without a credential to the real binary: at every mount, their bodies are refused unread and use no memory.
 
 use crate::harness::{Place, Server};
 use std::{
@@ -8,7 +8,7 @@ use std::{
 };
 
 const TOKEN: &str = "test-token-of-16-chars";
-/// A refusal that takes longer has waited for the body.
+/// A refusal that takes longer than this has waited for the body.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn connect(server: &Server) -> TcpStream {

@@ -1,8 +1,8 @@
 //! Questions to a person through the real program: shown, answered at the command line, kept over `kill -9`.
 
-use crate::harness::{Place, Ran, Server};
+use crate::harness::{Place, Ran, Server, until};
 use serde_json::{Value, json};
-use std::{process::Child, time::Duration};
+use std::process::Child;
 
 const TOKEN: &str = "test-token-of-16-chars";
 
@@ -48,16 +48,14 @@ fn open(place: &Place) -> Vec<Value> {
     listed.json()["approvals"].as_array().unwrap().clone()
 }
 
-/// Waits until so many questions are open.
+/// Waits until this number of questions is open.
 fn asked(place: &Place, count: usize) -> Vec<Value> {
-    for _ in 0..600 {
-        let questions = open(place);
-        if questions.len() == count {
-            return questions;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("never {count} questions: {:?}", open(place));
+    let mut questions = Vec::new();
+    until("this number of questions is open", || {
+        questions = open(place);
+        questions.len() == count
+    });
+    questions
 }
 
 fn allow(place: &Place, id: &Value, more: &[&str]) -> Ran {
@@ -84,7 +82,7 @@ fn a_waiting_call_is_shown_allowed_and_recorded_at_the_command_line() {
     let done = waiting.payload();
     assert_eq!(done["ok"], true, "{done}");
     assert_eq!(place.read("in/a.md"), "hello\n");
-    // Whoever comes second learns who was first.
+    // The second answer is refused and names the first.
     let late = place.run_bare(&["approvals", "deny", question["id"].as_str().unwrap(), "--json"]);
     assert_eq!((late.code, &late.json()["applied"]), (1, &json!(false)), "{late:?}");
     assert_eq!(late.json()["approval"]["answer"]["by"], "tester");
@@ -144,12 +142,7 @@ fn a_plan_that_waits_for_its_approval_goes_on_after_kill_9() {
     let after = asked(&place, 1).remove(0);
     assert_eq!(after["id"], before["id"], "asked once");
     assert_eq!(allow(&place, &after["id"], &[]).code, 0);
-    for _ in 0..600 {
-        if place.exists("p.md") {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    until("the plan runs", || place.exists("p.md"));
     assert_eq!(place.read("p.md"), "plan\n");
     server.stop();
     let record = place.run(&["runs", "show", &run, "--json"]).json();
@@ -200,6 +193,28 @@ fn somebody_who_watches_is_told_of_questions_and_answers_and_can_be_asked() {
     let news: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
     assert_eq!((&news["event"], &news["approval"]["answer"]["decision"]), (&json!("settled"), &json!("allow-once")));
     assert_eq!(waiting.payload()["ok"], true);
+    server.stop();
+}
+
+#[test]
+fn once_the_watching_command_is_killed_nobody_is_left_to_ask() {
+    use std::io::{BufRead, BufReader};
+    let place = Place::new();
+    let server = place.up();
+    let mut watch = Waiting(place.command(&["approvals", "watch", "--json"]).spawn().unwrap());
+    let mut lines = BufReader::new(watch.0.stdout.take().unwrap()).lines();
+    let waiting = begin(&place, &server, &invoke("a.md", "x", "k"));
+    let news: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!(allow(&place, &news["approval"]["id"], &[]).code, 0);
+    assert_eq!(waiting.payload()["ok"], true);
+    lines.next().unwrap().unwrap();
+    drop(watch);
+    // The killed command's last request would have waited for 25 seconds. A question asked meanwhile would stay open until
+    // its own time is over, although nobody can see it.
+    let mut params = invoke("b.md", "x", "");
+    params.as_object_mut().unwrap().remove("idempotencyKey");
+    let refused = call(&place, &server, "tools.invoke", &params);
+    assert!(refused.to_string().contains("no approval route"), "{refused}");
     server.stop();
 }
 

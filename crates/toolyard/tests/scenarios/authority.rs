@@ -5,23 +5,20 @@
 
 use crate::{
     bridge::{Host, open},
-    harness::{Place, Server},
+    harness::{PATIENCE, Place, Server},
 };
 use serde_json::{Map, Value, json};
 use std::{
     io::{Read, Write},
     path::Path,
-    time::Duration,
 };
 use toolyard_catalog::ToolEntry;
 use toolyard_client::{Client, Connect, Credential};
 use toolyard_gateway::routes;
 
 const TOKEN: &str = "test-token-of-16-chars";
-/// Stands in files that no agent may read.
+/// The content of files that no agent may read.
 const CANARY: &str = "canary-7f3a9c51e2";
-/// Nothing here takes this long on any machine that works.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// Slash commands, each with a path of the host.
 const COMMANDS: [&str; 5] = ["/add-resource", "/add-skill", "/ov-search", "/ov-recall-trace --trace-id", "/ov-read"];
 
@@ -133,7 +130,7 @@ impl Ground {
     }
 }
 
-/// Whether a text stands in a file below a folder.
+/// Whether a file below a folder contains a text.
 fn holds(folder: &Path, text: &str) -> bool {
     let Ok(entries) = std::fs::read_dir(folder) else { return false };
     entries.filter_map(Result::ok).any(|entry| {
@@ -298,8 +295,9 @@ fn no_route_answers_without_its_credential_and_the_stores_http_takes_no_host_pat
                 // A method that a route does not know, and a body that it does not take, may be refused before the
                 // credential is looked at.
                 let refused = [401, 403, 405, 413, 426, 429].contains(&status);
-                // A ticket that nobody made, and the page on which a browser is paired.
-                let unknown = route.credential == routes::Credential::Browser && status == 404;
+                // An invalid ticket or code, the nodes' path where there are none, and the page on which a browser is paired.
+                let hidden = [routes::Credential::Browser, routes::Credential::DenyCode, routes::Credential::Node];
+                let unknown = hidden.contains(&route.credential) && status == 404;
                 let page = path == "/pair" && method == "GET" && status == 200;
                 let refused = refused || unknown || page;
                 let open = route.credential == routes::Credential::None && method == "GET";
@@ -344,7 +342,7 @@ fn no_route_answers_without_its_credential_and_the_stores_http_takes_no_host_pat
     ground.server.stop();
 }
 
-/// A plugin that asks Toolyard for whatever it is told to, in the words of both protocols that plugins speak.
+/// A plugin that sends given requests to Toolyard, in both protocols that plugins use.
 const ASKING: &str = r#"
 import json, sys
 def send(message): print(json.dumps(message), flush=True)

@@ -1,6 +1,6 @@
-//! The Claude bridge through the real binary: a host that plays Claude Code's side over real pipes, and a running gateway.
+//! The Claude bridge through the real binary: a host that acts as Claude Code over real pipes, and a running gateway.
 
-use crate::harness::{Place, Ran, Server};
+use crate::harness::{PATIENCE, Place, Ran, Server, until};
 use serde_json::{Value, json};
 use std::{
     io::{BufRead, BufReader, Write},
@@ -11,8 +11,6 @@ use std::{
 
 const TOKEN: &str = "test-token-of-16-chars";
 const SESSION: &str = "agent:main:claude";
-/// Nothing here takes this long on any machine that works.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Claude Code, as far as a channel plugin sees it.
 pub(crate) struct Host {
@@ -107,7 +105,7 @@ impl Host {
         self.request("tools/call", json!({"name": tool, "arguments": arguments}))["result"].clone()
     }
 
-    /// Calls until the bridge is there; what is said while it is down is given back as well.
+    /// Repeats a call until the bridge is connected; also returns the failures before that.
     pub(crate) fn call_until_up(&mut self, tool: &str, arguments: Value) -> (Value, Vec<Value>) {
         let end = Instant::now() + PATIENCE;
         let mut refusals = Vec::new();
@@ -154,14 +152,6 @@ fn status(place: &Place, server: &Server) -> Value {
     run(place, server, &["bridge", "status"]).json()["sessions"][0].clone()
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 #[toolyard_shows::shows("004-1-01", "004-1-03", "004-1-05", "004-1-07", "004-2-03", "004-4-03")]
 #[test]
 fn claude_code_gets_messages_calls_tools_and_answers() {
@@ -172,7 +162,7 @@ fn claude_code_gets_messages_calls_tools_and_answers() {
     let env = opened["env"].as_object().unwrap();
     assert_eq!(env["SYNTHESIS_OPENCLAW_SESSION"], SESSION);
     assert!(env["SYNTHESIS_BRIDGE_URL"].as_str().unwrap().ends_with("/bridge"));
-    // Sent before Claude Code is there: it waits.
+    // Sent before Claude Code is connected: the message waits.
     assert_eq!(say(&place, &server, "first", "u1")["outcome"], "buffered");
     let mut host = Host::start(&opened);
     let hello = host.initialize();
@@ -196,7 +186,7 @@ fn claude_code_gets_messages_calls_tools_and_answers() {
         unknown["isError"] == true && unknown["content"][0]["text"].as_str().unwrap().contains("Unknown tool"),
         "{unknown}"
     );
-    // Policy asks before a write, and nobody is there to answer: refused like at every other door.
+    // The policy asks before a write, and nobody can answer: the call is refused, as at every other door.
     let write = host.call("vault_createFile", json!({"path": "b.md", "content": "x"}));
     assert_eq!(write["isError"], true, "{write}");
     assert!(!place.exists("b.md"));
@@ -207,7 +197,7 @@ fn claude_code_gets_messages_calls_tools_and_answers() {
     assert_eq!((&said["messages"][0]["text"], &said["messages"][0]["chatId"]), (&json!("done"), &json!("7")));
     assert_eq!(say(&place, &server, "second", "u1")["outcome"], "sent");
     assert_eq!(host.notification("notifications/claude/channel")["content"], "second");
-    wait_until("both are confirmed", || status(&place, &server)["waiting"] == 0);
+    until("both are confirmed", || status(&place, &server)["waiting"] == 0);
     server.stop();
 }
 
@@ -251,18 +241,18 @@ fn permission_questions_are_answered_once_by_whoever_may() {
     let opened = open(&place, &server);
     let mut host = Host::start(&opened);
     host.initialize();
-    wait_until("connected", || status(&place, &server)["connected"] == true);
+    until("connected", || status(&place, &server)["connected"] == true);
     let ask = |host: &mut Host, id: &str| {
         let params = json!({"request_id": id, "tool_name": "Bash", "description": "list files", "input_preview": "{\"command\":\"ls\"}"});
         host.notify("notifications/claude/channel/permission_request", params);
-        wait_until("the question is open", || {
+        until("the question is open", || {
             let open = status(&place, &server)["questions"].clone();
             open.as_array().unwrap().iter().any(|q| q["request_id"] == id && q["args"]["command"] == "ls")
         });
     };
     ask(&mut host, "abxyz");
-    // Who reads the chat sees the question there and can answer it in words.
-    wait_until("the question is posted", || {
+    // The question is posted in the chat and can be answered there in words.
+    until("the question is posted", || {
         let said = run(&place, &server, &["bridge", "outbound", "--session", "claude"]).json();
         let posted = &said["messages"][0];
         let text = posted["text"].as_str().unwrap_or_default();
@@ -297,7 +287,7 @@ fn the_bridge_may_go_and_come_back() {
     let (read, _) = host.call_until_up("vault_readFile", json!({"path": "a.md"}));
     assert_eq!(read["structuredContent"]["content"], "hello");
     server.stop();
-    wait_until("calls say that the bridge is down", || {
+    until("calls say that the bridge is down", || {
         let down = host.call("vault_readFile", json!({"path": "a.md"}));
         down["isError"] == true && down["content"][0]["text"].as_str().unwrap().contains("is down")
     });
@@ -310,7 +300,7 @@ fn the_bridge_may_go_and_come_back() {
     let (read, _) = host.call_until_up("vault_readFile", json!({"path": "a.md"}));
     assert_eq!(read["structuredContent"]["content"], "hello");
     server.stop();
-    // What waits when the gateway stops is not lost either.
+    // A message that waits when the gateway stops is not lost either.
     let server = place.up_on(&port);
     drop(host);
     let opened = open(&place, &server);
@@ -331,7 +321,7 @@ fn a_plugin_that_is_not_let_in_says_why_and_works_on() {
     opened["mcpConfig"]["mcpServers"]["toolyard"]["env"]["SYNTHESIS_BRIDGE_TOKEN"] = json!("wrong");
     let mut host = Host::start(&opened);
     host.initialize();
-    wait_until("the refusal is told", || {
+    until("the refusal is told", || {
         let text = host.call("vault_readFile", json!({}))["content"][0]["text"].as_str().unwrap().to_owned();
         text.contains("refused the token")
     });
@@ -359,7 +349,8 @@ fn a_bridged_session_sees_and_gets_what_an_mcp_client_does() {
         let hello = bridged.initialize();
         let mut direct = Host::start_mcp(&place);
         let mcp_hello = direct.initialize();
-        // The plugin's own two first, and then the same. Whoever starts `toolyard mcp` is the owner and may do more.
+        // The plugin's own two tools first, and then the same list. The client of `toolyard mcp` is the owner and may
+        // do more.
         let tools = bridged.request("tools/list", json!({}))["result"]["tools"].as_array().unwrap().clone();
         assert_eq!((&tools[0]["name"], &tools[1]["name"]), (&json!("reply"), &json!("approve")));
         let listed = direct.request("tools/list", json!({}))["result"]["tools"].as_array().unwrap().clone();
@@ -409,7 +400,7 @@ fn what_claude_said_outlives_the_gateway() {
         assert_eq!(replied["structuredContent"], json!({"sent": true}), "{replied}");
     }
     drop(host);
-    // Killed: what was confirmed is on the disk.
+    // After `kill -9`, the confirmed messages are on the disk.
     drop(server);
     let server = place.up_on(&port);
     let said = run(&place, &server, &["bridge", "outbound", "--session", "claude"]).json();
@@ -429,12 +420,12 @@ fn claude_codes_own_prompts_can_be_answered_by_people_elsewhere() {
     let server = place.up();
     let mut host = Host::start(&open(&place, &server));
     host.initialize();
-    wait_until("connected", || status(&place, &server)["connected"] == true);
+    until("connected", || status(&place, &server)["connected"] == true);
     for (allowed, word) in [(true, "yes"), (false, "no")] {
         let args = json!({"tool_name": "Bash", "input": {"command": "ls"}, "tool_use_id": "t1"});
         let asked = host.begin("tools/call", json!({"name": "approve", "arguments": args}));
         let mut id = String::new();
-        wait_until("the question is open", || {
+        until("the question is open", || {
             let open = status(&place, &server)["questions"].clone();
             id = open[0]["request_id"].as_str().unwrap_or_default().to_owned();
             open[0]["args"]["command"] == "ls"
@@ -449,7 +440,7 @@ fn claude_codes_own_prompts_can_be_answered_by_people_elsewhere() {
     server.stop();
 }
 
-/// A Claude Code that answers its own questions: it starts its MCP server as configured and says what it saw.
+/// A substitute for Claude Code: it starts its MCP server as configured and reports what it saw.
 const CLAUDE: &str = r#"#!/usr/bin/env python3
 import json, os, stat, subprocess, sys
 args = sys.argv[1:]

@@ -1,5 +1,5 @@
-//! What lies behind a failure: a person finds it in `debugMessage` and in the record, a model sees none of it. And how long
-//! an upstream server over HTTP asks to wait.
+//! The causes of a failure: a person sees them in `debugMessage` and in the record, a model does not. Also the delay
+//! that an upstream server over HTTP asks for.
 
 use crate::harness::{Place, Ran};
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ fn what_a_server_wrote_to_its_standard_error_is_in_the_debug_message() {
     let answer = by_gateway(&place, "moody__work", json!({}));
     assert!(answer.stdout.contains("it did not work") && !answer.stdout.contains("disk"), "{answer:?}");
     server.stop();
-    // Its tools are remembered, and it does not start any more: the message has its last lines, the record has them all.
+    // Its tools are cached, and it does not start any more: the message has its last lines, the record has all of them.
     let server = with_mode("bad");
     let failed = place.call("moody__work", json!({}));
     assert_eq!(failed["error"]["code"], "UNAVAILABLE", "{failed:#}");
@@ -102,7 +102,7 @@ fn the_causes_of_a_failed_request_are_in_the_debug_message() {
     ));
     let server = place.up();
     let refused = "Connection refused";
-    // An answer in the envelope of the notes' tools: it is an answer, and has a cause all the same.
+    // A failure in the envelope of the notes' tools is an answer, and has a cause too.
     assert_eq!(place.run(&["vault", "index", "--json"]).code, 0);
     let found = place.call("obsidian_rag_search", json!({"query": "bicycle"}));
     assert_eq!(found["data"]["error"]["code"], "OLLAMA_UNREACHABLE", "{found:#}");
@@ -115,7 +115,7 @@ fn the_causes_of_a_failed_request_are_in_the_debug_message() {
     assert!(!added["error"].to_string().contains(refused), "{added:#}");
     let debug = debug_of(&place, &added);
     assert!(debug.contains(refused) && debug.contains("caused by: "), "{debug}");
-    // A model's client is given the error and nothing more.
+    // A model's client receives the error without its causes.
     for (tool, args) in [
         ("obsidian_rag_search", json!({"query": "bicycle"})),
         ("add_resource", json!({"source": source, "wait": true})),

@@ -103,7 +103,7 @@ fn the_first_call_is_waited_for_and_told() {
         "session_id": "s", "cwd": place.vault, "hook_event_name": "PreToolUse", "tool_name": "Read",
         "tool_input": {"file_path": place.vault.join("a.md")}, "tool_use_id": "1",
     });
-    // The wait begins at some moment after the start: calls come until one is seen.
+    // The wait begins some time after the start, so calls are repeated until one is seen.
     let mut waiting = waiting;
     while waiting.try_wait().unwrap().is_none() {
         for name in ["PreToolUse", "PostToolUse"] {
@@ -129,18 +129,22 @@ fn servers_of_clients_are_taken_over_within_walls_and_pinned() {
     fs::create_dir_all(place.home.join(".codex")).unwrap();
     let servers = json!({"mcpServers": {
         "files": {"command": "/bin/cat", "args": ["-"], "env": {"A": "b"}},
-        "far": {"url": "https://example.org/mcp", "headers": {"X-A": "b"}},
+        "far": {"url": "https://example.org/mcp", "headers": {"X-A": "the-value-of-x"}},
         "toolyard": {"command": "toolyard", "args": ["mcp"]},
         "not a name!": {"command": "x"},
     }});
     fs::write(place.home.join(".cursor/mcp.json"), servers.to_string()).unwrap();
-    fs::write(place.home.join(".codex/config.toml"), "[mcp_servers.files]\ncommand = \"other\"\n").unwrap();
+    let codex = "[mcp_servers.files]\ncommand = \"other\"\nenv = {A = \"the-value-of-a\"}\n";
+    fs::write(place.home.join(".codex/config.toml"), codex).unwrap();
     place.config("# mine\n");
     let looked = place.run_bare(&["import", "mcp", "--dry-run", "--json"]).json();
+    let read = place.run_bare(&["import", "mcp", "--dry-run"]);
+    assert!(read.stdout.contains("would be taken over") && read.stderr.contains("Nothing was changed"), "{read:?}");
     assert_eq!(fs::read_to_string(place.home.join("config.toml")).unwrap(), "# mine\n");
     let done = place.run_bare(&["import", "mcp", "--json"]);
     assert_eq!(done.code, 0, "{done:?}");
-    assert_eq!(done.json(), looked);
+    assert_eq!((&looked["dryRun"], &done.json()["dryRun"]), (&json!(true), &json!(false)));
+    assert_eq!(done.json()["servers"], looked["servers"]);
     let taken = |name: &str| {
         let all = looked["servers"].as_array().unwrap();
         all.iter().filter(|server| server["server"] == name && server["imported"] == true).count()
@@ -150,6 +154,14 @@ fn servers_of_clients_are_taken_over_within_walls_and_pinned() {
     assert!(config.contains("# mine\n"), "{config}");
     assert_eq!(config.matches("pin = \"all\"").count(), 2, "{config}");
     assert!(config.contains("[mcp.servers.files.sandbox]") && config.contains("network = false"), "{config}");
+    // What clients keep in clear text may be credentials: it goes into private files.
+    assert!(!config.contains("the-value-of") && !done.stdout.contains("the-value-of"), "{config}");
+    let secrets = place.home.join("state/mcp-secrets");
+    for (file, value) in [("files/env-A", "the-value-of-a"), ("far/header-X-A", "the-value-of-x")] {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(fs::read_to_string(secrets.join(file)).unwrap(), value);
+        assert_eq!(fs::metadata(secrets.join(file)).unwrap().permissions().mode() & 0o777, 0o600);
+    }
     assert_eq!(place.run_bare(&["config", "check", "--json"]).code, 0);
     let again = place.run_bare(&["import", "mcp", "--json"]).json();
     assert!(again["servers"].as_array().unwrap().iter().all(|server| server["imported"] == false), "{again}");
@@ -205,4 +217,11 @@ fn the_program_says_what_it_is_and_whether_it_is_whole() {
     assert_eq!(version["program"], env!("CARGO_BIN_EXE_toolyard"));
     let check = place.run_bare(&["self", "check", "--json"]);
     assert_eq!((check.code, &check.json()["ok"]), (0, &json!(true)), "{check:?}");
+    let without =
+        place.command(&["self", "check", "--json"]).env("TOOLYARD_INDEX_PROGRAM", "/nowhere").output().unwrap();
+    let said: Value = serde_json::from_slice(&without.stdout).unwrap();
+    assert_eq!((without.status.code(), &said["ok"]), (Some(1), &json!(false)), "{said}");
+    let index = said["checks"].as_array().unwrap().iter().find(|check| check["name"] == "the index program").unwrap();
+    assert_eq!((&index["ok"], &index["required"]), (&json!(false), &json!(true)));
+    assert!(index["detail"].as_str().unwrap().contains("notes cannot be"), "{index}");
 }

@@ -230,7 +230,7 @@ fn ws_rpc_19_to_23_what_is_wrong_is_said_and_the_gateway_stands() {
     // WS-RPC-23
     let bad = invoke(&place, &server, "ov_read", json!({"uri": "not-viking"}));
     assert_eq!((&bad["ok"], &bad["error"]["code"]), (&json!(false), &json!("validation_error")), "{bad}");
-    // add_resource is hidden until it is enabled; a person's command works all the same, an agent's does not.
+    // add_resource is hidden until it is enabled; a person's command works, an agent's does not.
     assert_eq!(
         invoke(&place, &server, "add_resource", json!({"source": "/nonexistent"}))["error"]["code"],
         "not_found"
@@ -400,7 +400,7 @@ fn rows_3_and_4_agents_name_no_path_of_this_machine() {
     assert!(person["text"].as_str().unwrap().starts_with("Imported OpenViking skill (open-skill)"), "{person}");
     server.stop();
 
-    // A granted folder: what lies in it, not beside it, not in the vault, not in Toolyard's own folder.
+    // A granted folder allows files in it, and none beside it, in the vault, or in Toolyard's own folder.
     let around = text(place.home.parent().unwrap());
     place.config(&format!("[context]\nenableAddResourceTool = true\nimportRoots = [\"{around}\"]\n"));
     let server = place.up();

@@ -1,7 +1,8 @@
 //! A hundred sessions store, recall, forget and import at once while the process is killed and started again. Nothing
 //! that was acknowledged is lost, nothing that was forgotten comes back, and no user sees another's memories.
 //!
-//! Bounded: `TOOLYARD_CONTEXT_ROUNDS` sets how often it is killed (3), `TOOLYARD_CRASH_SEED` the seed.
+//! Bounded: `TOOLYARD_CONTEXT_ROUNDS` sets how often it is killed (3), `TOOLYARD_CRASH_SEED` the seed. Each start checks all
+//! that was acknowledged, so a new home is begun after some kills.
 
 use crate::{
     harness::{Place, Server},
@@ -21,9 +22,11 @@ use std::{
 
 const TOKEN: &str = "test-token-of-16-chars";
 const SESSIONS: usize = 100;
-/// What is acknowledged in a round before the process is killed, at least, unless this takes too long.
+/// The smallest number of acknowledged changes in a round before the process is killed, unless that takes too long.
 const ACKNOWLEDGED: usize = 150;
 const ROUND: Duration = Duration::from_secs(20);
+/// Kills of one home.
+const ROUNDS_PER_HOME: u64 = 5;
 
 /// Uploads a document and imports it; gives its root.
 fn import(address: &str, user: &str, word: &str) -> Option<String> {
@@ -67,7 +70,7 @@ struct Known {
     forgotten: Vec<String>,
     /// Messages that were taken.
     messages: Vec<String>,
-    /// Memories whose fate was not acknowledged.
+    /// Memories whose change was not acknowledged.
     unsure: Vec<String>,
 }
 
@@ -139,7 +142,7 @@ fn verify(address: &str, number: usize, known: &Known) {
             "{uri} was acknowledged and is lost: {read}"
         );
     }
-    // Also what is said of folders must not hold what was forgotten.
+    // Descriptions of folders must not contain forgotten memories either.
     let find = json!({"query": format!("The token of session {number}"), "limit": 500, "context_type": "memory", "level": [0, 1, 2]});
     let (status, found) = ask(address, &user, "POST /api/v1/search/find", &find).unwrap();
     assert_eq!(status, 200, "{found}");
@@ -162,6 +165,18 @@ fn verify(address: &str, number: usize, known: &Known) {
 fn a_hundred_sessions_lose_nothing_and_nothing_forgotten_returns_when_the_process_is_killed() {
     let number = |name: &str, default: u64| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default);
     let (rounds, seed) = (number("TOOLYARD_CONTEXT_ROUNDS", 3), number("TOOLYARD_CRASH_SEED", 6));
+    let began = Instant::now();
+    for first in (0..rounds).step_by(ROUNDS_PER_HOME as usize) {
+        one_home(ROUNDS_PER_HOME.min(rounds - first), seed + first);
+    }
+    println!(
+        "{}",
+        json!({"bench":"crash-context","points":rounds,"seed":seed,"lost":0,"seconds":began.elapsed().as_secs()})
+    );
+}
+
+/// A hundred sessions in one home, killed this often.
+fn one_home(rounds: u64, seed: u64) {
     let place = Place::new();
     let mut random = Random(seed);
     let known: Arc<Vec<Mutex<Known>>> = Arc::new((0..SESSIONS).map(|_| Mutex::default()).collect());

@@ -1,4 +1,4 @@
-//! What seed 003 says of the context tools, tried by `tools.invoke` on the real program.
+//! The statements of seed 003 about the context tools, tested with `tools.invoke` on the real program.
 
 use crate::harness::{Place, Server};
 use serde_json::{Value, json};
@@ -231,7 +231,7 @@ fn nothing_of_the_old_agent_namespace_is_used_or_shown() {
         assert!(!answer.to_string().contains("viking://agent"), "{answer:#}");
     }
     assert!(answers[0].to_string().contains("viking://user/"), "a skill is the user's: {}", answers[0]);
-    // The old header changes nothing: neither what is found nor what is listed.
+    // The old header has no effect on searches and lists.
     let key = ("X-API-Key", TOKEN);
     for (path, body) in [
         ("/api/v1/search/find", json!({"query": query, "limit": 20})),

@@ -81,7 +81,7 @@ fn crash_points_lose_nothing_and_repeat_nothing() {
     let seed = setting("TOOLYARD_CRASH_SEED", 2026);
     let plan = mixed_plan();
 
-    // Three times without a kill: what the vault must look like, and how long a run takes at its fastest.
+    // Three runs without a kill give the expected vault and the shortest duration of a run.
     let mut took = Duration::MAX;
     let mut expected = BTreeMap::new();
     for _ in 0..3 {
@@ -110,7 +110,7 @@ fn crash_points_lose_nothing_and_repeat_nothing() {
             "--yes".into(),
             "--json".into(),
         ];
-        // Now and then the resumed run is killed as well.
+        // In some rounds the resumed run is killed as well.
         let rounds = 1 + u64::from(random.below(4) == 0) + u64::from(random.below(16) == 0);
         for _ in 0..rounds {
             let argv: Vec<&str> = command.iter().map(String::as_str).collect();

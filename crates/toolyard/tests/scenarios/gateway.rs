@@ -30,7 +30,7 @@ fn ws_rpc_01_to_05_health_status_presence_catalog_effective() {
     assert_eq!(status["heartbeat"]["agents"][0]["enabled"], true, "{status}");
     assert!(status["heartbeat"]["agents"][0]["everyMs"].as_u64().unwrap() > 0, "the gateway's tick");
     assert_eq!(status["pid"], server.ready["pid"]);
-    // The three words that the document's table has of it.
+    // The three error words of the document's table.
     let words = ["defaultAgentId", "mainHeartbeatEnabled", "eventLoopDegraded"].map(|word| &status[word]);
     assert_eq!(words, [&json!("main"), &json!(true), &json!(false)], "{status}");
     assert_eq!(status["eventLoop"]["degraded"], false);
@@ -116,7 +116,7 @@ fn this_machine_signs_as_a_device_and_keeps_the_token_it_is_given() {
     assert!(kept.contains("ws://127.0.0.1"), "{kept}");
     let listed = place.run_bare(&["devices", "list", "--json"]).json();
     assert_eq!(listed["paired"].as_array().unwrap().len(), 1, "{listed}");
-    // The token is not needed any more, until the device is forgotten.
+    // The token is not needed any more, until the device is removed.
     let again = health(&["--json"]);
     assert_eq!(again.code, 0, "{again:?}");
     let id = listed["paired"][0]["deviceId"].as_str().unwrap();

@@ -5,8 +5,21 @@ use std::{
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    time::{Duration, Instant},
 };
 use tempfile::TempDir;
+
+/// How long an event may take on a busy machine. An event that never happens fails the test after this time.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits until a condition holds.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "{what}: it never happened");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
 
 /// A home and a vault of their own, removed afterwards.
 pub(crate) struct Place {
@@ -129,7 +142,7 @@ impl Place {
         Self::ready(command)
     }
 
-    /// The same on a port of one's own: the one it had before.
+    /// The same on a given port, such as that of an earlier start.
     pub(crate) fn up_on(&self, port: &str) -> Server {
         Self::ready(self.up_command(port))
     }

@@ -1,12 +1,14 @@
 //! The hooks' door, as a coding agent uses it: the real program with the payloads of the real clients.
 
-use crate::harness::{Place, Ran};
+use crate::harness::{Place, Ran, until};
 use serde_json::{Value, json};
 use std::{
     fs,
     io::Write,
     path::{Path, PathBuf},
+    sync::Arc,
 };
+use toolyard_engine::{Caller, Door};
 
 const RECORDED: &str = include_str!("../../../../tests/recordings/hooks.json");
 
@@ -32,19 +34,19 @@ fn hook_with(place: &Place, client: &str, event: &str, variables: &[(&str, &str)
     }
 }
 
-fn hook(place: &Place, client: &str, event: &Value) -> Ran {
+pub(crate) fn hook(place: &Place, client: &str, event: &Value) -> Ran {
     // Pretty: clients may send more than one line.
     hook_with(place, client, &serde_json::to_string_pretty(event).unwrap(), &[])
 }
 
-fn event(root: &Path, name: &str, id: &str, tool: &str, input: &Value) -> Value {
+pub(crate) fn event(root: &Path, name: &str, id: &str, tool: &str, input: &Value) -> Value {
     json!({
         "session_id": "s1", "cwd": root, "hook_event_name": name, "tool_name": tool, "tool_input": input,
         "tool_use_id": id, "prompt_id": "p1", "agent_id": "sub", "agent_type": "worker", "tool_response": "ok",
     })
 }
 
-/// Makes a call as Claude Code does: asks, does the work if it may, reports.
+/// Makes a call as Claude Code does: asks before it, does the work if allowed, and reports the end.
 fn call(place: &Place, root: &Path, id: &str, tool: &str, input: &Value, work: impl FnOnce()) {
     let before = hook(place, "claude", &event(root, "PreToolUse", id, tool, input));
     assert_eq!((before.code, before.stdout.as_str()), (0, ""), "{before:?}");
@@ -75,7 +77,7 @@ fn without_a_running_toolyard_nothing_runs_and_nothing_hangs() {
         let garbage = hook_with(&place, client, "{\"hook_event_name\": ", &[]);
         assert_eq!(garbage.code, 2, "{garbage:?}");
         assert!(!garbage.stderr.is_empty());
-        // A refusal of these would stop the agent, not a tool.
+        // A refusal of these events would stop the agent instead of a tool.
         let end = hook(&place, client, &json!({"session_id": "s", "cwd": root, "hook_event_name": "Stop"}));
         assert_eq!(end.code, 0, "{end:?}");
     }
@@ -102,13 +104,60 @@ fn a_written_file_is_recorded_and_taken_back() {
     let undone = undo(&place);
     assert_eq!(undone.code, 0, "{undone:?}");
     assert_eq!(fs::read(&path).unwrap(), b"one\r\n");
-    // A new file goes, and its run can be taken back only while nobody changed the file.
+    // Undo removes a new file, but only if the file has not been changed since.
     let new = root.join("new.txt");
     let input = json!({"file_path": new, "content": "n"});
     call(&place, &root, "t2", "Write", &input, || fs::write(&new, "n").unwrap());
     fs::write(&new, "changed by a person").unwrap();
     assert_ne!(undo(&place).code, 0);
     assert_eq!(fs::read_to_string(&new).unwrap(), "changed by a person");
+}
+
+/// A caller at the console or at the gateway.
+fn caller(door: Door, scope: &str, is_person: bool) -> Arc<Caller> {
+    Arc::new(Caller { door, scopes: vec![scope.to_owned()], is_person, ..Caller::cli("somebody") })
+}
+
+#[tokio::test]
+async fn the_owners_browser_takes_back_what_the_record_holds_and_names_no_path_itself() {
+    let place = Place::new();
+    place.config("[hooks]\npreset = \"observe\"\n");
+    let root = project(&place);
+    let path = root.join("a.txt");
+    let server = place.up();
+    let input = json!({"file_path": path, "content": "two"});
+    call(&place, &root, "t1", "Write", &input, || fs::write(&path, "two").unwrap());
+    let run = newest(&place)["runId"].clone();
+    assert_eq!(server.stop(), 0);
+    let home = Some(place.home.clone());
+    let global =
+        toolyard::cli::Global { home, vault: Some(place.vault.clone()), json: true, quiet: true, in_process: true };
+    let resolved = toolyard::config::resolve(&global).unwrap();
+    let yard = toolyard::wiring::Yard::open(resolved, toolyard::wiring::Needs::Store).unwrap();
+    let undo = json!({"runId": run, "consent": {"approved": true}});
+    for (who, code) in [
+        (caller(Door::Gateway, "operator.admin", false), "HOST_PATH_DENIED"),
+        (caller(Door::Mcp, "operator.admin", false), "HOST_PATH_DENIED"),
+        (caller(Door::Console, "operator.read", false), "MISSING_SCOPE"),
+        (caller(Door::Console, "operator.approvals", true), "MISSING_SCOPE"),
+    ] {
+        let refused = yard.service.call(who.clone(), "plans.undo", undo.clone(), None).await;
+        let told = serde_json::to_string(&refused.unwrap_err()).unwrap();
+        assert!(told.contains(code), "{who:?}: {told}");
+    }
+    let owner = caller(Door::Console, "operator.admin", true);
+    let args = json!({"path": path, "expect": {"kind": "absent"}, "restore": {"kind": "absent"}});
+    let named = json!({"name": "native.restore", "args": args});
+    let answer = yard.service.call(owner.clone(), "tools.call", named, None).await.unwrap();
+    assert!(answer.get().contains("HOST_PATH_DENIED"), "a path that the browser names: {answer}");
+    assert_eq!(fs::read(&path).unwrap(), b"two");
+    let unknown = json!({"runId": run, "only": ["undo9"], "consent": {"approved": true}});
+    assert!(yard.service.call(owner.clone(), "plans.undo", unknown, None).await.is_err());
+    let only = json!({"runId": run, "only": ["undo1"], "consent": {"approved": true}});
+    let undone = yard.service.call(owner, "plans.undo", only, None).await.unwrap();
+    assert!(undone.get().contains("\"finished\""), "{undone}");
+    assert_eq!(fs::read(&path).unwrap(), b"one\r\n");
+    yard.close().await;
 }
 
 #[test]
@@ -228,13 +277,7 @@ fn a_call_whose_toolyard_was_killed_is_closed_from_the_disk_and_taken_back() {
     server.child.wait().unwrap();
     fs::write(&path, "two").unwrap();
     let _server = place.up();
-    let closed = || newest(&place)["status"] != "running";
-    for _ in 0..100 {
-        if closed() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
+    until("the call is closed", || newest(&place)["status"] != "running");
     let undone = place.run(&["plan", "undo", &run, "--yes", "--json"]);
     assert_eq!(undone.code, 0, "{undone:?}");
     assert_eq!(fs::read(&path).unwrap(), b"one\r\n");
@@ -265,6 +308,7 @@ fn hooks_are_installed_once_and_taken_out_byte_for_byte() {
         for existing in [
             None,
             Some("{}"),
+            Some("{\"hooks\": {\"Stop\": []}}\n"),
             Some(
                 "{\n    \"theme\" : \"dark\", // mine\n    \"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"mine\"}]}]}\n}",
             ),
@@ -286,7 +330,7 @@ fn hooks_are_installed_once_and_taken_out_byte_for_byte() {
             assert_eq!(fs::read_to_string(&file).unwrap(), text, "a second time changes nothing");
             if existing.is_none() {
                 check_like_recorded(&place, client, &text, &recorded["installs"][client]);
-            } else if existing != Some("{}") {
+            } else if existing.is_some_and(|text| text.contains("mine")) {
                 assert!(text.contains("// mine") && text.contains("\"command\": \"mine\""), "{text}");
             }
             let gone = place.run_bare(&["hooks", "uninstall", client, "--json"]).json();

@@ -1,8 +1,8 @@
-//! Kill -9 of the index program under a running gateway, at seeded points of indexing and searching: no answer is worse than
-//! a recoverable INDEX_*, the gateway goes on, the indexing job finishes, and the index is whole afterwards. And what a
-//! gateway answers without an index program.
+//! Kill -9 of the index program under a running gateway, at seeded points of indexing and searching: the worst answer
+//! is a recoverable INDEX_* error, the gateway continues, the indexing job finishes, and the index is complete
+//! afterwards. And what a gateway answers without an index program.
 
-use crate::harness::{Place, Server, index_program};
+use crate::harness::{PATIENCE, Place, Server, index_program, until};
 use serde_json::{Value, json};
 use std::{
     collections::HashMap,
@@ -10,8 +10,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long anything may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// Notes that carry the word of a round.
 const MARKED: usize = 40;
 /// How long a round of searching lasts.
@@ -36,7 +34,7 @@ fn index_processes(server: &Server) -> Vec<i32> {
     processes.iter().filter(|(id, (_, its))| *its == name && is_below(**id)).map(|(id, _)| *id).collect()
 }
 
-/// Kills what the server started as its index program, and nothing else.
+/// Kills the index program that the server started, and nothing else.
 fn kill_index_program(server: &Server) -> usize {
     let ids = index_processes(server);
     for id in &ids {
@@ -107,7 +105,7 @@ fn index_and_kill(place: &Place, server: &Server, delay: Option<Duration>) -> Du
     }
 }
 
-/// Searches over and over, with a kill in the middle.
+/// Searches repeatedly, with a kill in the middle.
 fn search_and_kill(place: &Place, server: &Server, round: u64, delay: Duration) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -148,7 +146,7 @@ fn index_crash_leaves_a_whole_index_and_a_gateway_that_answers() {
         assert_eq!((new, old), (MARKED, 0), "round {round}");
         assert!(server.child.try_wait().unwrap().is_none(), "the gateway ended");
     }
-    // Whole for a program that is started anew, too.
+    // The index is also complete for a restarted index program.
     assert_eq!(server.stop(), 0);
     let status = place.run(&["vault", "status", "--json"]).json();
     assert_eq!(
@@ -160,7 +158,7 @@ fn index_crash_leaves_a_whole_index_and_a_gateway_that_answers() {
     println!("{points} points, a job takes {} ms", whole.as_millis());
 }
 
-/// A search after a kill is answered, without a word about it: the program is started again.
+/// A search after a kill is answered without an error, because the program is started again.
 #[test]
 fn a_killed_index_program_is_started_again_by_the_next_question() {
     let place = Place::new();
@@ -186,20 +184,14 @@ fn an_unused_index_program_is_stopped_and_ends_with_the_gateway() {
     let server = place.up();
     assert!(index_processes(&server).is_empty(), "nothing is started before it is used");
     index_and_kill(&place, &server, None);
-    let start = Instant::now();
-    while !index_processes(&server).is_empty() {
-        assert!(start.elapsed() < PATIENCE, "it is never stopped");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    until("the idle program is stopped", || index_processes(&server).is_empty());
     assert_eq!(count(&place, 1), MARKED, "and started again");
     let ids = index_processes(&server);
     assert_eq!(ids.len(), 1);
     assert_eq!(server.stop(), 0);
-    let start = Instant::now();
-    while ids.iter().any(|id| Path::new("/proc").join(id.to_string()).exists()) {
-        assert!(start.elapsed() < PATIENCE, "it outlives the gateway");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    until("the program ends with the gateway", || {
+        !ids.iter().any(|id| Path::new("/proc").join(id.to_string()).exists())
+    });
 }
 
 /// Without an index program a gateway answers from memory and says so; with one it moves what it has there.

@@ -1,6 +1,6 @@
 //! The MCP doors of the real binary: standard input and output, and HTTP behind the gateway's checks.
 
-use crate::harness::{Place, Server};
+use crate::harness::{Place, Server, until};
 use serde_json::{Value, json};
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -8,17 +8,17 @@ use std::{
 };
 
 /// A client of `toolyard mcp`.
-struct Stdio2 {
+pub(crate) struct Stdio2 {
     child: Child,
     input: Option<ChildStdin>,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
     next: u64,
-    /// What came that was not asked for.
+    /// Messages that are not answers.
     others: Vec<Value>,
 }
 
 impl Stdio2 {
-    fn start(place: &Place) -> Self {
+    pub(crate) fn start(place: &Place) -> Self {
         let vault = place.vault.display().to_string();
         let mut command = place.command(&["--vault", &vault, "mcp"]);
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
@@ -32,7 +32,7 @@ impl Stdio2 {
         client
     }
 
-    fn ask(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn ask(&mut self, method: &str, params: Value) -> Value {
         self.next += 1;
         let request = json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params});
         writeln!(self.input.as_mut().unwrap(), "{request}").unwrap();
@@ -120,13 +120,10 @@ fn a_note_that_is_watched_is_announced_when_a_call_changes_it() {
         let told = client.others.iter().filter(|m| m["method"] == "notifications/resources/updated");
         told.map(|m| m["params"]["uri"].clone()).collect()
     };
-    for _ in 0..1_200 {
-        if !updated(&client).is_empty() {
-            break;
-        }
+    until("the client is notified", || {
         client.ask("ping", json!({}));
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+        !updated(&client).is_empty()
+    });
     assert_eq!(updated(&client), [json!("vault:///a.md")]);
     client.end();
 }
@@ -227,7 +224,7 @@ fn upstream_servers_are_configured_listed_and_called() {
     assert_eq!(place.run(&["mcp", "servers", "--json"]).error_code(), "CONFIG_INVALID");
 }
 
-/// An MCP server with one tool that says of itself what a file says.
+/// An MCP server with one tool, whose description is read from a file.
 const CHANGEABLE: &str = r#"
 import json, sys
 for line in sys.stdin:

@@ -1,16 +1,13 @@
 //! Notes through the real binary: index, search, status, rollback, a watching server, a damaged index, and kill -9 while
 //! indexing.
 
-use crate::harness::{Place, Ran, is_lancedb};
+use crate::harness::{PATIENCE, Place, Ran, is_lancedb, until};
 use serde_json::{Value, json};
 use std::{
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
 };
-
-/// How long anything may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 fn files(envelope: &Value) -> Vec<String> {
     let results = envelope["data"]["results"].as_array().unwrap_or_else(|| panic!("no results: {envelope:#}"));
@@ -91,7 +88,7 @@ fn the_commands_say_what_they_cannot_do_and_what_they_left_out() {
     assert_eq!(place.run(&["vault", "status", "--offset", "2"]).code, 2, "an offset into nothing");
 }
 
-/// A watching server starts jobs of its own: the one that was asked for is told all the same.
+/// A watching server starts its own jobs; the requested job is reported too.
 #[test]
 fn index_tells_about_its_own_job_while_a_server_watches() {
     let place = Place::new();
@@ -131,12 +128,8 @@ fn a_running_server_indexes_what_changes() {
     good(place.run(&["vault", "index", "--json"]));
     let _server = place.up();
     place.note("new.md", "A yellow submarine.\n");
-    let start = Instant::now();
-    while !files(&search(&place, "yellow submarine")).contains(&"new.md".to_owned()) {
-        assert!(start.elapsed() < PATIENCE, "the new note was never found");
-        // The note may have come before the watcher; then the first look at the whole vault finds it.
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    // The note may be older than the watcher; then the first scan of the vault finds it.
+    until("the new note is found", || files(&search(&place, "yellow submarine")).contains(&"new.md".to_owned()));
     let status = good(place.run(&["vault", "status", "--json"]));
     assert_eq!(status["data"]["plugin_health"], "healthy");
 }
@@ -305,8 +298,8 @@ fn notes_below(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Kill -9 while indexing, at seeded points: the last complete version answers, nothing half done is seen, and the next
-/// run finishes the work.
+/// Kill -9 while indexing, at seeded points: the last complete version answers, incomplete work is not visible, and the
+/// next job finishes it.
 #[test]
 #[ignore = "run by `make crash`, which is part of `make test`"]
 fn crash_while_indexing_leaves_the_last_complete_version() {
@@ -378,7 +371,7 @@ fn crash_while_indexing_leaves_the_last_complete_version() {
     assert!(interrupted > 0, "every run had completed before it was killed");
 }
 
-/// An indexer that was killed is told about, and a server takes its work up.
+/// A killed indexer is reported, and a server continues its work.
 #[toolyard_shows::shows("000-3-06")]
 #[test]
 fn a_server_takes_up_a_killed_indexer() {

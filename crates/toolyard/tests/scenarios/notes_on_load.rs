@@ -1,5 +1,5 @@
-//! What a start does for the notes before anybody asks: it probes the vault, the index and the embedding server, says what
-//! it found, and nobody waits for that.
+//! A start probes the vault, the index and the embedding server in the background, before the first request, and logs
+//! the result.
 
 use crate::harness::{Place, Server};
 use serde_json::json;
@@ -27,7 +27,7 @@ fn up(place: &Place, index_program: Option<&Path>) -> (Server, BufReader<ChildSt
     (Server { child, ready }, log)
 }
 
-/// The first line of the log that tells the notes' health. Nobody has called a tool by then.
+/// The first log line with the notes' health, before any tool is called.
 fn health(log: &mut BufReader<ChildStderr>) -> String {
     let mut lines = log.lines().map_while(Result::ok);
     lines.find(|line| line.contains("the notes' health")).expect("a start tells the notes' health")
@@ -42,12 +42,12 @@ fn a_start_probes_the_index() {
     let line = health(&mut log);
     assert!(line.contains("health=\"unavailable\"") && line.contains("index=\"INDEX_NOT_FOUND\""), "{line}");
     server.stop();
-    // A program that ends at once is no LanceDB.
+    // A program that ends at once is not an index program.
     let (server, mut log) = up(&place, Some(Path::new("/bin/false")));
     let line = health(&mut log);
     assert!(line.contains("health=\"unavailable\"") && line.contains("index=\"INDEX_PROGRAM_FAILED\""), "{line}");
     server.stop();
-    // None at all: something smaller answers, and that is said.
+    // Without an index program, the index in memory answers, and the log says so.
     let (server, mut log) = up(&place, Some(&place.home.join("no-such-program")));
     let line = health(&mut log);
     assert!(line.contains("index=\"INDEX_") && !line.contains("health=\"healthy\""), "{line}");
@@ -63,7 +63,7 @@ fn a_start_probes_the_vault() {
     let line = health(&mut log);
     assert!(line.contains("vault=\"ok\""), "{line}");
     server.stop();
-    // A vault that is gone when the program starts is an error with what to do; nothing is served in its place.
+    // A vault that is missing at start is an error with a suggestion; no other folder is used instead.
     std::fs::remove_dir_all(&place.vault).unwrap();
     let gone = place.run(&["up", "--port", "0", "--json"]);
     assert_ne!(gone.code, 0, "{gone:?}");
@@ -95,11 +95,11 @@ fn a_start_waits_for_no_probe_and_a_probe_does_not_wait_for_ever() {
         }
     });
     let (server, mut log) = up(&place, None);
-    // It is ready, and tools answer, though the probe has no answer: it never gets one.
+    // The server is ready and tools answer, although the probe never gets an answer.
     let listed = place.call("vault.listFiles", json!({}));
     assert_eq!(listed["ok"], true, "{listed:#}");
     assert!(probes.recv().unwrap().starts_with("GET /"), "the start asks Ollama by itself");
-    // A probe that would wait for ever ends, as an Ollama that is down.
+    // A probe without an answer ends with a timeout, and Ollama counts as unreachable.
     let line = health(&mut log);
     assert!(line.contains("embedder=\"OLLAMA_UNREACHABLE\""), "{line}");
     server.stop();

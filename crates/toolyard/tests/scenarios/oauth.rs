@@ -1,4 +1,4 @@
-//! The binary logs in to an upstream server: `toolyard mcp login` with a person who is played by the test, and a server
+//! The binary logs in to an upstream server: `toolyard mcp login`, with the test as the person's browser, and a server
 //! with its own authorisation server on loopback.
 
 use crate::harness::Place;
@@ -16,7 +16,7 @@ use std::{
 
 const TOKEN: &str = "a-token-nobody-may-see";
 
-/// A server that wants a token, and gives tokens out, at one address. Takes none when told so.
+/// A server that requires tokens and issues them at the same address. It can be set to refuse all tokens.
 struct Far {
     url: String,
     closed: Arc<AtomicBool>,
@@ -123,7 +123,7 @@ fn parameter<'a>(url: &'a str, name: &str) -> &'a str {
     found.unwrap_or_else(|| panic!("no {name} in {url}"))
 }
 
-/// Runs `toolyard mcp login`; `query` makes the answer of the state that was sent.
+/// Runs `toolyard mcp login`; `query` builds the redirect's query from the state.
 fn log_in(place: &Place, query: impl Fn(&str) -> String) -> (i32, String) {
     let mut child = place.command(&["mcp", "login", "far", "--json", "--wait", "20"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

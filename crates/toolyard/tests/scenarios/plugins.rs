@@ -1,4 +1,4 @@
-//! Plugins through the real binary: the three examples, each within its walls, and packages that must not get in.
+//! Plugins through the real binary: the three examples, each in its sandbox, and packages that must be refused.
 
 use crate::harness::{Place, Ran};
 use serde_json::{Value, json};
@@ -219,7 +219,7 @@ fn a_repository_is_cloned_updated_and_shown() {
     assert_eq!(shown["declared"], json!(["py_count_words", "py_remember"]), "{shown}");
     let words = place.run(&["plugins", "info", "example-python"]).stdout;
     assert!(words.contains("healthy") && words.contains("py_remember") && words.contains(&source), "{words}");
-    // What changes at its source comes with an update, and not before.
+    // Changes at the source are installed by an update, and not before.
     let text = std::fs::read_to_string(repository.join("openclaw.plugin.json")).unwrap();
     let mut manifest: Value = serde_json::from_str(&text).unwrap();
     manifest["version"] = json!("9.9.9");
@@ -236,7 +236,7 @@ fn a_repository_is_cloned_updated_and_shown() {
     let command = format!("git:ext::touch {}", witness.display());
     assert_eq!(place.run(&["plugins", "install", &command, "--json"]).error_code(), "USAGE_ERROR");
     assert!(!witness.exists());
-    // A plugin that cannot start is told by doctor, and by its exit code.
+    // `doctor` reports a plugin that cannot start, and its exit code says so.
     std::fs::write(place.home.join("plugins/example-python/package/plugin.py"), "raise SystemExit(3)").unwrap();
     let sick = place.run(&["plugins", "doctor", "--json"]);
     assert_eq!((sick.code, &sick.json()["plugins"][0]["status"]), (1, &json!("unavailable")), "{sick:?}");

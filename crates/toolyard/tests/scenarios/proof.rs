@@ -10,7 +10,7 @@ use std::{
     process::Command,
 };
 
-/// What somebody without the key does to the database, as SQL, or to the file of heads.
+/// Attacks without the key on the database, as SQL, or on the file of heads.
 const ATTACKS: [&str; 8] = [
     "UPDATE frames SET payload = zeroblob(length(payload)) WHERE id = (SELECT max(id) - 1 FROM frames)",
     "DELETE FROM frames WHERE id = (SELECT max(id) FROM frames)",
@@ -72,7 +72,7 @@ fn a_plain_verify_finds_what_was_done_to_the_files_between_two_starts() {
         assert_eq!(found.code, 1, "{attack}: {found:?}");
         assert!(found.json()["firstBad"]["problem"].is_string(), "{attack}: {found:?}");
     }
-    // An older copy of everything: only a head that was kept elsewhere tells.
+    // An older copy of everything: only a head that was kept elsewhere reveals it.
     fs::remove_dir_all(&state).unwrap();
     copy(&saved, &state);
     note(&place, 4);

@@ -16,7 +16,7 @@ use std::{
 use toolyard_engine::{Store, store::RunFilter};
 use toolyard_store::{SqliteStore, StoreOptions};
 
-/// What every canary contains. Lower case and words: nothing about it looks like a credential.
+/// The text in every canary: lower-case words, which do not look like a credential.
 const CANARY: &str = "quiet-heron";
 const TOKEN: &str = "test-token-of-16-chars";
 
@@ -71,7 +71,7 @@ startTimeoutMs = 20000
     place
 }
 
-/// The same arguments with a canary of one's own, marked by the schema, by the policy's rule and by its name.
+/// The same arguments with their own canary, marked by the schema, by the policy's rule and by its name.
 fn args(door: &str) -> Value {
     json!({"user": "ada", "phrase": format!("{CANARY} {door} one"), "word": format!("{CANARY}-{door}-two"),
         "ruled": format!("{CANARY}-{door}-three"), "extra": {"dbPassword": format!("{CANARY}-{door}-four")}})
@@ -147,7 +147,7 @@ fn search_files(folder: &Path) {
 /// Calls by every door. Answers how many.
 fn call_by_every_door(place: &Place, url: &str) -> usize {
     let asked = |answer: &str, door: &str| assert!(answer.contains(CANARY), "{door} reached the tool: {answer}");
-    // Nobody but the caller hears the answer, and the caller knows the secret.
+    // Only the caller receives the answer, and the caller knows the secret.
     let cli = place.run(&["call", "echo__login", "--args", &args("cli").to_string(), "--json"]);
     asked(&cli.stdout, "cli");
     let (_, body) = http(url, "/tools/invoke", "", &json!({"tool": "echo__login", "args": args("http")}));
@@ -250,7 +250,7 @@ fn a_secret_argument_is_kept_nowhere_and_can_be_proven() {
     assert!(search_store(&place.home) >= logins);
 }
 
-/// Whoever knows the secret of the first call finds it in the record, and nobody finds another one.
+/// A person who knows the secret of the first call can prove it from the record; another secret is not found.
 fn prove(place: &Place, runs: &[Value]) {
     let file = place.vault.with_file_name("guess");
     let ask = |id: &str, secret: &str| {

@@ -1,13 +1,12 @@
 //! A canary in every place where a secret can be configured, looked for everywhere: what commands and methods print, logs,
 //! errors, exports, metrics, and every file of the home but the configuration and the credentials themselves.
 
-use crate::harness::Place;
+use crate::harness::{Place, until};
 use serde_json::{Value, json};
 use std::{
     fs::File,
     path::Path,
     process::{Command, Stdio},
-    time::{Duration, Instant},
 };
 
 /// What every canary contains.
@@ -22,7 +21,7 @@ const VARIABLES: [(&str, &str); 4] = [
     ("GITHUB_TOKEN", "C4N4RY-passed-on-05"),
 ];
 
-/// An MCP server that tells everybody what it was started with.
+/// An MCP server that prints its arguments and environment.
 const TELLTALE: &str = r#"
 import json, os, sys
 secrets = " ".join(sys.argv[1:]) + " " + " ".join(os.environ.values())
@@ -60,6 +59,7 @@ url = "ws://ada:C4N4RY-bridge-07@127.0.0.1:9/bridge?k=C4N4RY-bridge-08"
 command = "python3"
 args = ["{script}", "C4N4RY-positional-09", "--token=C4N4RY-flag-10", "--key", "C4N4RY-value-11"]
 env = {{ API_KEY = "C4N4RY-env-12", OTHER = "C4N4RY-other-env-13" }}
+envFiles = {{ FILED_KEY = "{token_file}" }}
 passEnv = ["GITHUB_TOKEN"]
 startTimeoutMs = 20000
 [mcp.servers.broken]
@@ -73,6 +73,7 @@ bearerTokenEnv = "FAR_TOKEN"
 [mcp.servers.filed]
 url = "http://127.0.0.1:9/mcp"
 bearerTokenFile = "{token_file}"
+headerFiles = {{ "X-Filed-Key" = "{token_file}" }}
 [mcp.servers.agreed]
 url = "http://127.0.0.1:9/mcp"
 [mcp.servers.agreed.oauth]
@@ -105,6 +106,32 @@ config = {{ apiKey = "C4N4RY-plugin-31", deep = {{ list = ["C4N4RY-plugin-32"] }
 env = ["GITHUB_TOKEN"]
 [record]
 heads = ["http://127.0.0.1:9/C4N4RY-heads-39"]
+[notify]
+privateHosts = ["127.0.0.1"]
+[notify.channels.topic]
+kind = "ntfy"
+url = "http://127.0.0.1:9/C4N4RY-topic-40"
+token = "C4N4RY-ntfy-41"
+[notify.channels.topicEnv]
+kind = "ntfy"
+url = "http://127.0.0.1:9/C4N4RY-topic-42"
+tokenEnv = "FAR_TOKEN"
+[notify.channels.topicFile]
+kind = "ntfy"
+url = "http://127.0.0.1:9/C4N4RY-topic-43"
+tokenFile = "{token_file}"
+[notify.channels.hook]
+kind = "webhook"
+url = "http://127.0.0.1:9/C4N4RY-hook-44"
+secret = "C4N4RY-hook-secret-45"
+[notify.channels.hookEnv]
+kind = "webhook"
+url = "http://127.0.0.1:9/C4N4RY-hook-46"
+secretEnv = "FAR_TOKEN"
+[notify.channels.hookFile]
+kind = "webhook"
+url = "http://127.0.0.1:9/C4N4RY-hook-47"
+secretFile = "{token_file}"
 [log]
 level = "debug"
 "#
@@ -163,10 +190,32 @@ fn at<'a>(value: &'a Value, path: &[&str]) -> Vec<&'a Value> {
     }
 }
 
+/// Settings of a cluster's store. Nothing listens at the address, so no command gets past it.
+fn store_settings(place: &Place) -> String {
+    let secret = place.vault.join("cluster-secret");
+    std::fs::write(&secret, "C4N4RY-is-no-hexadecimal-number\n").unwrap();
+    format!(
+        "[store]\nurl = \"postgres://ada:C4N4RY-store-70@127.0.0.1:9/toolyard?sslmode=disable\"\nsecretFile = {:?}\n",
+        secret.display().to_string()
+    )
+}
+
+#[test]
+fn the_address_and_the_secret_of_a_shared_store_are_hidden() {
+    for url_only in [true, false] {
+        let place = Place::new();
+        let settings = store_settings(&place);
+        place.config(if url_only { settings.split("secretFile").next().unwrap() } else { &settings });
+        for args in [&["config", "show"][..], &["doctor"], &["status"], &["nodes", "list"], &["runs", "list"]] {
+            assert_hidden(&args.join(" "), &printed(&place, args));
+        }
+    }
+}
+
 #[test]
 fn a_canary_stands_in_every_secret_setting() {
     let place = Place::new();
-    let written: Value = toml::from_str(&config(&place)).unwrap();
+    let written: Value = toml::from_str(&(config(&place) + &store_settings(&place))).unwrap();
     for (path, mark) in toolyard::config::texts() {
         let Some(mark) = mark else { continue };
         let found = at(&written, &path.split('.').collect::<Vec<_>>());
@@ -207,6 +256,8 @@ fn no_command_prints_a_secret() {
         &["call", "obsidian_rag_status", "--args", "{}", "--json"],
         &["plugins", "list", "--json"],
         &["runs", "list", "--json"],
+        &["notify", "status", "--json"],
+        &["notify", "test", "--json"],
     ] {
         assert_hidden(&args.join(" "), &printed(&place, args));
     }
@@ -264,10 +315,7 @@ fn no_method_log_or_metric_of_a_running_toolyard_shows_a_secret() {
     for server in ["broken", "far", "filed", "agreed"] {
         assert_hidden(server, &printed(&place, &["mcp", "start", server, "--json"]));
     }
-    let end = Instant::now() + Duration::from_secs(60);
-    while !ask("tools.catalog", json!({})).contains("telltale__tell") && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    until("the server's tool is in the catalog", || ask("tools.catalog", json!({})).contains("telltale__tell"));
     for (method, params) in [
         ("health", json!({})),
         ("status", json!({})),

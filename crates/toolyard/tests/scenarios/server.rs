@@ -1,6 +1,6 @@
 //! A running Toolyard: health, the command line through its socket, recovery at start, clean stop.
 
-use crate::harness::Place;
+use crate::harness::{Place, until};
 use serde_json::{Value, json};
 
 #[test]
@@ -33,7 +33,7 @@ fn up_serves_health_and_the_command_line_uses_it() {
     let beside =
         place.run(&["--in-process", "call", "vault.readFile", "--args", r#"{"path":"a.md"}"#, "--json"]).json();
     assert_eq!(beside["data"]["content"], "x");
-    // The doctor's questions to the notes and about scripts took the road as well.
+    // The calls of `doctor` passed the pipeline as well.
     let runs = place.run(&["runs", "list", "--json"]).json();
     let mut tools: Vec<&str> =
         runs["runs"].as_array().unwrap().iter().filter_map(|run| run["title"].as_str()).collect();
@@ -75,24 +75,67 @@ fn a_killed_server_leaves_a_run_that_the_next_one_finishes() {
     let started = place.run(&["plan", "run", &place.plan(&plan), "--yes", "--detach", "--json"]);
     assert_eq!(started.code, 0, "{started:?}");
     let run = started.json()["runId"].as_str().unwrap().to_owned();
-    std::thread::sleep(std::time::Duration::from_millis(60));
+    until("the first line is written", || place.exists("log.md"));
     drop(server); // SIGKILL
     let server = place.up();
-    let mut status = String::new();
-    for _ in 0..1_200 {
-        status = place.run(&["runs", "show", &run, "--json"]).json()["run"]["status"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
-        if status == "finished" {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    assert_eq!(status, "finished");
+    until("the run is finished", || place.run(&["runs", "show", &run, "--json"]).json()["run"]["status"] == "finished");
     let expected: String = (0..150).map(|i| format!("line {i}\n")).collect();
     assert_eq!(place.read("log.md"), expected, "every line once, in order");
     assert_eq!(place.run(&["runs", "verify", &run, "--json"]).json()["ok"], true);
+    server.stop();
+}
+
+/// An MCP server whose tool notes each call in a file, and does not answer while there is a second file.
+const HOLDING: &str = r#"
+import json, os, sys
+for line in sys.stdin:
+    m = json.loads(line)
+    if "id" not in m:
+        continue
+    result = {}
+    if m["method"] == "initialize":
+        result = {"protocolVersion": m["params"]["protocolVersion"], "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "holding", "version": "1"}}
+    elif m["method"] == "tools/list":
+        result = {"tools": [{"name": "t", "description": "Does a thing.", "inputSchema": {"type": "object"}}]}
+    elif m["method"] == "tools/call":
+        open(sys.argv[1], "a").write("called\n")
+        if os.path.exists(sys.argv[2]):
+            continue
+        result = {"content": [{"type": "text", "text": "done"}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": m["id"], "result": result}), flush=True)
+"#;
+
+#[test]
+fn a_run_killed_in_the_call_of_a_servers_tool_is_taken_up_in_doubt_and_settled() {
+    let place = Place::new();
+    let [script, log, hold] = ["server.py", "log.txt", "hold"].map(|name| place.vault.with_file_name(name));
+    std::fs::write(&script, HOLDING).unwrap();
+    std::fs::write(&hold, "").unwrap();
+    let args = [&script, &log, &hold].map(|path| format!("{:?}", path.display().to_string())).join(", ");
+    place.config(&format!("[mcp.servers.py]\ncommand = \"python3\"\nargs = [{args}]\n"));
+    let server = place.up();
+    assert_eq!(place.run(&["mcp", "start", "py", "--json"]).json()["tools"], 1);
+    let steps = json!([
+        {"id": "first", "tool": "py__t", "args": {}},
+        {"id": "second", "tool": "py__t", "args": {}, "dependsOn": ["first"]},
+    ]);
+    let plan = json!({"version": "1.0", "goal": "twice", "riskLevel": "writes", "steps": steps});
+    let started = place.run(&["plan", "run", &place.plan(&plan), "--yes", "--detach", "--json"]);
+    assert_eq!(started.code, 0, "{started:?}");
+    let run = started.json()["runId"].as_str().unwrap().to_owned();
+    let calls = || std::fs::read_to_string(&log).unwrap_or_default().lines().count();
+    let is = |wanted: &str| place.run(&["runs", "show", &run, "--json"]).json()["run"]["status"] == wanted;
+    until("the call is made", || calls() == 1);
+    drop(server); // SIGKILL
+    std::fs::remove_file(&hold).unwrap();
+    // The tools of servers are in the catalog before runs are taken up, though no server has been started yet.
+    let server = place.up();
+    until("the run is paused", || is("paused"));
+    assert_eq!(calls(), 1, "nothing goes on by itself");
+    assert_eq!(place.run(&["runs", "resume", &run, "--assume-done", "--json"]).code, 0);
+    until("the run goes on", || is("finished"));
+    assert_eq!(calls(), 2, "the first call is not repeated");
     server.stop();
 }
 
@@ -106,18 +149,14 @@ fn a_running_plan_can_be_cancelled_from_another_terminal() {
     let plan = json!({"version":"1.0","goal":"too much","riskLevel":"writes","steps":steps});
     let started = place.run(&["plan", "run", &place.plan(&plan), "--yes", "--detach", "--json"]);
     let run = started.json()["runId"].as_str().unwrap().to_owned();
-    std::thread::sleep(std::time::Duration::from_millis(50));
+    until("the first file is made", || place.exists("n/0.md"));
     let stopped = place.run(&["runs", "cancel", &run, "--json"]);
     assert_eq!(stopped.code, 0, "{stopped:?}");
     let mut shown = Value::Null;
-    for _ in 0..1_200 {
+    until("the run is cancelled", || {
         shown = place.run(&["runs", "show", &run, "--json"]).json();
-        if shown["run"]["status"] == "cancelled" {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    assert_eq!(shown["run"]["status"], "cancelled");
+        shown["run"]["status"] == "cancelled"
+    });
     let calls = shown["calls"].as_array().unwrap().len();
     assert!(calls < 3000, "{calls}");
     let made = std::fs::read_dir(place.vault.join("n")).map_or(0, Iterator::count);
@@ -168,7 +207,7 @@ fn a_process_of_the_owner_without_the_secret_is_refused_at_both_local_sockets() 
         let answer = ask_socket(&socket, &format!("{first}{request}"));
         assert!(answer.contains(admitted), "{answer}");
     }
-    // The command line reads the secret by itself; where it cannot, it says so and does not work beside the server.
+    // The command line reads the secret by itself; if it cannot, it fails instead of working beside the server.
     assert_eq!(place.run(&["tools", "list", "--json"]).code, 0);
     std::fs::rename(&secret_file, state.join("elsewhere")).unwrap();
     let ran = place.run(&["tools", "list", "--json"]);

@@ -163,7 +163,7 @@ fn ids(found: &Value) -> Vec<&str> {
     found.as_array().unwrap().iter().map(|hit| hit["id"].as_str().unwrap()).collect()
 }
 
-/// What a model would write after seeing nothing but the control tool.
+/// A script that a model could write after seeing only the control tool.
 pub(crate) const FIND_AND_CALL: &str = "
     const [step] = await openclaw.tools.search(['fake_plugin_tool_17'], {limit: 3});
     const found = step.candidates[0];
@@ -275,7 +275,7 @@ async fn a_tool_that_disappears_fails() {
     let result = yard.call("tool_call", json!({"id": id, "args": {"marker": "x"}})).await;
     assert_eq!(code_of(&result), ErrorCode::NotFound);
 
-    // In the middle of a script: the second tool goes away while the first runs.
+    // The second tool is removed while a script runs the first one.
     let yard = Yard::new(36, json!({}), json!(true));
     let engine = yard.engine.clone();
     *yard.fake.on_two.lock().unwrap() = Some(Box::new(move || engine.unregister(&ToolSource::plugin(PLUGIN))));
@@ -335,7 +335,7 @@ async fn a_blocked_call_reports_the_block() {
 #[toolyard_shows::shows("001-2-07")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_nested_call_needs_its_own_approval() {
-    // The script itself is asked about too: saying yes to it must not say yes to what it calls.
+    // The script itself needs approval too: approving it must not approve the calls that it makes.
     let yard = Yard::new(3, json!({"ask": [{"tools": ["tool_search_code"]}]}), json!(true));
     let mut events = yard.engine.approvals().subscribe();
     let _present = yard.engine.approvals().approver_connected();
@@ -516,7 +516,7 @@ fn the_command_line_searches_measures_and_runs_scripts() {
     assert_eq!(calls.lines().count(), 2);
     assert_eq!(place.run(&["runs", "verify", run]).code, 0);
 
-    // A script's effects are predicted, recorded and taken back like any others.
+    // A script's effects are predicted, recorded and undone like any others.
     let writes = json!({"code": "await openclaw.tools.call('vault.createFile', {path: 'New.md', content: 'new'}); return (await openclaw.tools.call('vault.readFile', {path: 'New.md'})).result.details.content"}).to_string();
     let dry = place.run(&["call", "tool_search_code", "--args", &writes, "--dry-run", "--json"]).json();
     assert_eq!(dry["data"]["value"], "new", "{dry}");

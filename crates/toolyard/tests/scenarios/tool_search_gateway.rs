@@ -1,5 +1,5 @@
-//! Tool Search through a running gateway: a client over its WebSocket stands in for the model's harness, a fake plugin
-//! for the catalog. Both lanes of the specification's end-to-end check, and its table of failures.
+//! Tool Search through a running gateway: a client over its WebSocket acts as the model's harness, and a fake plugin
+//! provides the catalog. Both lanes of the specification's end-to-end check, and its table of failures.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
 
 use crate::tool_search::{Blocks, FIND_AND_CALL, PLUGIN, Yard, tool};
@@ -20,7 +20,7 @@ use toolyard_service::{ProcessInfo, Service};
 const TOKEN: &str = "tool-search-e2e-token";
 const EXPECTED: &str = "FAKE_PLUGIN_OK fake_plugin_tool_17 {\"marker\":\"qa\"}";
 
-/// A gateway on a free port, and a client that is in.
+/// A gateway on a free port, and a connected client.
 struct Lane {
     yard: Yard,
     service: Service,
@@ -130,7 +130,7 @@ async fn both_lanes_reach_the_same_tool_and_the_compact_one_declares_less() {
         let called = compact.invoke("tool_search_code", json!({"code": FIND_AND_CALL})).await;
         assert_eq!(called["output"]["details"]["value"], EXPECTED, "{called}");
 
-        // A person sees the whole session all the same.
+        // A person still sees the whole session.
         let everything = compact.client.call("tools.effective", json!({"sessionKey": "main"})).await.unwrap();
         assert!(groups(&everything).len() > count);
 
@@ -157,7 +157,7 @@ async fn both_lanes_reach_the_same_tool_and_the_compact_one_declares_less() {
         assert_eq!(messages[3]["toolCallId"], nested["id"]);
         assert_eq!((&messages[3]["isError"], &messages[3]["details"]["text"]), (&json!(false), &json!(EXPECTED)));
 
-        // Watchers of the session were told while it went on; operators read the sums.
+        // Subscribers of the session received events during the call; operators can read the totals.
         let events = std::iter::from_fn(|| heard.try_next());
         let told =
             events.map(|event| serde_json::to_value(&*event).unwrap()).find(|e| !e["payload"]["catalogSize"].is_null());
@@ -311,7 +311,7 @@ async fn failure_3_a_block_is_reported_and_not_bypassed() {
     lane.yard.engine.add_hook(Arc::new(Blocks));
     let called = lane.invoke("tool_call", json!({"id": "fake_plugin_tool_01", "args": {"marker": "blocked"}})).await;
     assert_eq!((&called["ok"], &called["error"]["message"]), (&json!(false), &json!("not this marker")), "{called}");
-    // Without anybody to ask, a call that needs a yes is not made either.
+    // If nobody can be asked, a call that needs approval is not made either.
     let script = "try { await openclaw.tools.call('write_report', {marker: 'x'}) } catch (e) { return e.code }";
     let asked = lane.invoke("tool_search_code", json!({"code": script})).await;
     assert_eq!(asked["output"]["details"]["value"], "CONFIRMATION_REQUIRED", "{asked}");

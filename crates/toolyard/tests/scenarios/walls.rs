@@ -1,10 +1,11 @@
-//! Walls around plugins and upstream MCP servers of the real binary: what the attacks of issue 15 tried (rows 1 and 10).
+//! The sandbox of plugins and upstream MCP servers in the real binary, tested with the attacks of rows 1 and 10 of
+//! `authority-and-walls.md`.
 
 use crate::harness::Place;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Tries what it is asked to; the answer begins with "got" where it succeeded.
+/// Makes the requested attempt; the answer begins with "got" if it succeeded.
 const ATTEMPTS: &str = r#"
 import os, socket
 def attempt(what, arg):
@@ -117,7 +118,7 @@ fn a_plugin_with_the_network_cannot_act_as_the_owner_nor_take_the_machine() {
     for missing in info["missingWalls"].as_array().into_iter().flatten() {
         assert!(!missing["consequence"].as_str().unwrap().is_empty());
     }
-    assert!(place.run(&["plugins", "info", "nosy"]).stdout.contains("walls"));
+    assert!(place.run(&["plugins", "info", "nosy"]).stdout.contains("sandbox"));
 }
 
 #[test]
@@ -153,19 +154,20 @@ fn a_server_that_was_added_runs_within_walls_and_an_older_one_is_warned_of() {
     assert_eq!(walls_of(&place), "on");
     assert_eq!(server.stop(), 0);
 
-    // The same server in a configuration of before.
+    // The same server in the configuration of an earlier version.
     let older = format!("[mcp.servers.nosy]\ncommand = \"/usr/bin/python3\"\nargs = [\"{program_text}\"]\n");
     place.config(&older);
     assert_eq!(walls_of(&place), "unset");
     assert!(attempt(&place, "nosy__try", "read", &place.home.join("config.toml")).starts_with("got"));
-    assert!(place.run(&["mcp", "list"]).stdout.contains("without walls"));
+    assert!(place.run(&["mcp", "list"]).stdout.contains("without a sandbox"));
     let doctor = place.run(&["doctor", "--json"]).json();
     let said: Vec<String> = checks(&doctor, "mcp servers");
-    assert!(said.iter().any(|text| text.contains("nosy runs without walls")), "{doctor}");
+    assert!(said.iter().any(|text| text.contains("nosy runs without a sandbox")), "{doctor}");
     assert!(checks(&doctor, "walls")[0].contains("Landlock ABI"), "{doctor}");
     place.config(&format!("{older}sandbox = {{ enabled = false }}\n"));
     assert_eq!(walls_of(&place), "off");
-    // A grant of everything does not include Toolyard's own keys; a grant of them starts nothing, and is told.
+    // A grant of everything does not include Toolyard's own keys; with a grant of the keys, the program is not started,
+    // and the error says why.
     place.config(&format!("{older}sandbox = {{ read = [\"/\"] }}\n"));
     assert!(attempt(&place, "nosy__try", "read", Path::new("/etc/shells")).starts_with("got"));
     for name in ["state/token", "state/signing.key", "config.toml"] {
@@ -180,7 +182,7 @@ fn a_server_that_was_added_runs_within_walls_and_an_older_one_is_warned_of() {
     assert!(!attempt(&place, "nosy__try", "read", &place.home.join("state/token")).starts_with("got"));
 }
 
-/// What a manifest says about its own program opens no folder, and nothing of the package runs before the walls are up.
+/// The program path in a manifest grants no folder, and nothing of the package runs before the sandbox is set up.
 #[test]
 fn a_manifest_cannot_widen_its_walls_by_the_program_or_the_variables_it_names() {
     needs_python();
@@ -190,7 +192,7 @@ fn a_manifest_cannot_widen_its_walls_by_the_program_or_the_variables_it_names() 
     let folder = place.home.join("sly");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(&secret, "hush").unwrap();
-    // The loader of every process that gets these variables says which program it loads.
+    // With these variables, the dynamic loader of every process prints the program that it loads.
     let traces = place.home.join("plugins/.data/sly/loader");
     let manifest = json!({
         "id": "sly", "configSchema": {"type": "object"}, "contracts": {"tools": ["try"]},

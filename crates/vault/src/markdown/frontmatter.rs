@@ -6,7 +6,7 @@ use super::{
     yaml,
 };
 use crate::{
-    error::Fallible,
+    error::VaultResult,
     text::{BOM, dominant_eol, with_eol},
 };
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub(crate) struct Entry {
 /// A replacement of some bytes.
 pub(crate) type Edit = (Range<usize>, String);
 
-pub(crate) fn entries(scan: &Scan<'_>) -> Fallible<Vec<Entry>> {
+pub(crate) fn entries(scan: &Scan<'_>) -> VaultResult<Vec<Entry>> {
     let Some(block) = &scan.front_matter else { return Ok(Vec::new()) };
     let mut found: Vec<Entry> = Vec::new();
     let inner: Vec<(usize, &Line)> =
@@ -105,7 +105,7 @@ fn key_of(line: &str) -> Option<(String, usize)> {
     }
 }
 
-fn find<'a>(entries: &'a [Entry], key: &str) -> Fallible<Option<&'a Entry>> {
+fn find<'a>(entries: &'a [Entry], key: &str) -> VaultResult<Option<&'a Entry>> {
     let mut hits = entries.iter().filter(|e| e.key == key);
     let first = hits.next();
     if let (Some(first), Some(second)) = (first, hits.next()) {
@@ -127,7 +127,7 @@ fn missing(entries: &[Entry], key: &str) -> Failure {
 }
 
 /// Gives an existing key another value.
-pub(crate) fn replace(scan: &Scan<'_>, key: &str, value: &Value) -> Fallible<Edit> {
+pub(crate) fn replace(scan: &Scan<'_>, key: &str, value: &Value) -> VaultResult<Edit> {
     let entries = entries(scan)?;
     let entry = find(&entries, key)?.ok_or_else(|| missing(&entries, key))?;
     let old = &scan.text[entry.value.clone()];
@@ -194,7 +194,7 @@ fn comment_of(line: &str) -> usize {
 }
 
 /// Adds a key that is not there yet, making the block when there is none.
-pub(crate) fn insert(scan: &Scan<'_>, key: &str, value: &Value, at_start: bool) -> Fallible<Edit> {
+pub(crate) fn insert(scan: &Scan<'_>, key: &str, value: &Value, at_start: bool) -> VaultResult<Edit> {
     let entries = entries(scan)?;
     if let Some(entry) = find(&entries, key)? {
         return Err(Failure::new(
@@ -223,7 +223,7 @@ pub(crate) fn insert(scan: &Scan<'_>, key: &str, value: &Value, at_start: bool) 
 }
 
 /// Takes a key out; a block that is empty then goes as well.
-pub(crate) fn delete(scan: &Scan<'_>, key: &str) -> Fallible<Edit> {
+pub(crate) fn delete(scan: &Scan<'_>, key: &str) -> VaultResult<Edit> {
     let all = entries(scan)?;
     let entry = find(&all, key)?.ok_or_else(|| missing(&all, key))?;
     if let Some(block) = scan.front_matter.clone().filter(|_| all.len() == 1) {
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn apply(text: &str, edit: Fallible<Edit>) -> String {
+    fn apply(text: &str, edit: VaultResult<Edit>) -> String {
         let (range, new) = edit.unwrap();
         let mut out = text.to_owned();
         out.replace_range(range, &new);

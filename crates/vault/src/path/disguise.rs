@@ -51,7 +51,7 @@ pub(super) fn decoded(text: &str) -> Option<String> {
             out.push(byte);
             (at, changed) = (at + 3, true);
         } else if let Some(value) = hex(rest, b"%u", 4).or_else(|| hex(rest, b"%U", 4)) {
-            // Half of a surrogate pair is no character.
+            // Half of a surrogate pair is not a character.
             out.extend(char::from_u32(value).iter().flat_map(|c| c.encode_utf8(&mut [0; 4]).as_bytes().to_vec()));
             (at, changed) = (at + 6, true);
         } else {

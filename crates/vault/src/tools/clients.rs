@@ -3,7 +3,7 @@
 
 use super::{Args, RiskLevel, Run, Tool, parse, schema::PathArg};
 use crate::{
-    error::{Fallible, is_folder},
+    error::{VaultResult, is_folder},
     path::VaultPath,
     view::{Purpose, View, missing},
 };
@@ -30,11 +30,11 @@ fn client_tool<A: JsonSchema, O: JsonSchema>(tool: BuiltIn) -> BuiltIn {
     tool.arguments::<A>().answers::<O>().requires(&["client"])
 }
 
-fn check<T: serde::de::DeserializeOwned>(_: &dyn View, args: Args) -> Fallible<()> {
+fn check<T: serde::de::DeserializeOwned>(_: &dyn View, args: Args) -> VaultResult<()> {
     parse::<T>(args).map(|_| ())
 }
 
-fn check_text(text: &str) -> Fallible<()> {
+fn check_text(text: &str) -> VaultResult<()> {
     if text.len() > MAX_TEXT_BYTES {
         return Err(crate::error::validation(format!("the text has more than {MAX_TEXT_BYTES} bytes")));
     }
@@ -43,7 +43,7 @@ fn check_text(text: &str) -> Fallible<()> {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct NoArgs {}
 
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -85,8 +85,8 @@ struct Selection {
 
 pub(super) const GET_SELECTION: Tool = Tool {
     name: "editor.getSelection",
-    define: || client_read::<Nothing, Selection>("Get selection", "What is selected in the editor."),
-    run: Run::Client { check: check::<Nothing>, writes: false },
+    define: || client_read::<NoArgs, Selection>("Get selection", "What is selected in the editor."),
+    run: Run::Client { check: check::<NoArgs>, writes: false },
 };
 
 #[derive(Deserialize, JsonSchema)]
@@ -184,15 +184,15 @@ struct ActiveFile {
 
 pub(super) const GET_ACTIVE_FILE_PATH: Tool = Tool {
     name: "editor.getActiveFilePath",
-    define: || client_read::<Nothing, ActiveFile>("Get active file", "Which file is open in the editor, if any."),
-    run: Run::Client { check: check::<Nothing>, writes: false },
+    define: || client_read::<NoArgs, ActiveFile>("Get active file", "Which file is open in the editor, if any."),
+    run: Run::Client { check: check::<NoArgs>, writes: false },
 };
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[allow(dead_code, reason = "checked here, used by the editor")]
 struct GetContext {
-    /// Also list what is open in tabs.
+    /// Also list the files that are open in tabs.
     #[serde(default)]
     include_open_leaves: Option<bool>,
     /// Include the state of the active view.
@@ -274,7 +274,7 @@ pub(super) const OPEN_FILE: Tool = Tool {
     run: Run::Client { check: check_open, writes: true },
 };
 
-fn check_open(view: &dyn View, args: Args) -> Fallible<()> {
+fn check_open(view: &dyn View, args: Args) -> VaultResult<()> {
     let path = VaultPath::parse(&parse::<OpenFile>(args)?.path.0)?;
     match view.stat(&path, Purpose::Read)? {
         Some(stat) if stat.is_file() => Ok(()),

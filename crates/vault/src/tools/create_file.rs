@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     change::Planned,
-    error::{Fallible, is_folder, validation},
+    error::{VaultResult, is_folder, validation},
     etag::etag,
     locks::LockScope,
     markdown::{scan::Scan, yaml},
@@ -79,7 +79,7 @@ pub(super) const TOOL: Tool = Tool {
     run: Run::Write { scope, plan },
 };
 
-fn scope(args: Args) -> Fallible<LockScope> {
+fn scope(args: Args) -> VaultResult<LockScope> {
     let input: Input = parse(args)?;
     let path = VaultPath::parse(&input.path.0)?;
     let mut paths = vec![path.clone()];
@@ -90,7 +90,7 @@ fn scope(args: Args) -> Fallible<LockScope> {
     Ok(LockScope::Paths(paths))
 }
 
-fn plan(context: &PlanContext<'_>, args: Args) -> Fallible<Planned> {
+fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
     let input: Input = parse(args)?;
     let path = VaultPath::parse(&input.path.0)?;
     let strategy = input.collision_strategy.unwrap_or(CollisionStrategy::Error);
@@ -146,7 +146,7 @@ fn is_twin(failure: &Failure) -> bool {
     failure.details.as_ref().is_some_and(|details| details.contains_key("existing"))
 }
 
-fn created(path: VaultPath, missing: Vec<VaultPath>, content: String) -> Fallible<Planned> {
+fn created(path: VaultPath, missing: Vec<VaultPath>, content: String) -> VaultResult<Planned> {
     let content = content.into_bytes();
     let data = Data { path: path.to_string(), created: true, etag: etag_of(&content), mtime_ms: None, mtime: None };
     Ok(Planned {
@@ -157,7 +157,7 @@ fn created(path: VaultPath, missing: Vec<VaultPath>, content: String) -> Fallibl
     })
 }
 
-fn with_front_matter(properties: Option<&Map<String, Value>>, content: String) -> Fallible<String> {
+fn with_front_matter(properties: Option<&Map<String, Value>>, content: String) -> VaultResult<String> {
     let Some(properties) = properties.filter(|p| !p.is_empty()) else { return Ok(content) };
     if Scan::new(&content).front_matter.is_some() {
         return Err(validation(

@@ -7,8 +7,8 @@ use super::{
     to_map, writes,
 };
 use crate::{
-    change::{Change, Kept, Planned},
-    error::{Fallible, not_found, validation},
+    change::{Change, DeletedContent, Planned},
+    error::{VaultResult, not_found, validation},
     locks::LockScope,
     path::VaultPath,
     root::NodeKind,
@@ -70,13 +70,13 @@ pub(super) const TOOL: Tool = Tool {
 };
 
 /// A folder takes everything below it along; whether the path is one is only known once it is locked.
-fn scope(args: Args) -> Fallible<LockScope> {
+fn scope(args: Args) -> VaultResult<LockScope> {
     let input: Input = parse(args)?;
     let path = VaultPath::parse(&input.path.0)?;
     Ok(if input.recursive == Some(true) { LockScope::Vault } else { LockScope::Paths(vec![path]) })
 }
 
-fn plan(context: &PlanContext<'_>, args: Args) -> Fallible<Planned> {
+fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
     let input: Input = parse(args)?;
     let path = VaultPath::parse(&input.path.0)?;
     let view = context.view;
@@ -96,7 +96,7 @@ fn plan(context: &PlanContext<'_>, args: Args) -> Fallible<Planned> {
         let keep = match stat.size {
             size if size <= MAX_KEPT_BYTES => view
                 .read(&path, Purpose::Write)?
-                .map(|content| Kept { files: vec![(path.clone(), content.bytes)], folders: Vec::new() }),
+                .map(|content| DeletedContent { files: vec![(path.clone(), content.bytes)], folders: Vec::new() }),
             _ => None,
         };
         return removed(&path, &stat, Some(current), 1, false, keep);
@@ -106,7 +106,7 @@ fn plan(context: &PlanContext<'_>, args: Args) -> Fallible<Planned> {
     }
     let entries = view.list(Some(&path), Listing::Everything)?;
     if entries.is_empty() {
-        let keep = Kept { files: Vec::new(), folders: vec![path.clone()] };
+        let keep = DeletedContent { files: Vec::new(), folders: vec![path.clone()] };
         return removed(&path, &stat, None, 1, true, Some(keep));
     }
     if input.if_empty == Some(true) {
@@ -128,14 +128,14 @@ fn plan(context: &PlanContext<'_>, args: Args) -> Fallible<Planned> {
 
 struct FolderContent {
     count: u64,
-    keep: Option<Kept>,
+    keep: Option<DeletedContent>,
 }
 
 /// Counts what is below a folder and keeps it for undo if that is not too much. Links and devices cannot be kept.
-fn content_of(context: &PlanContext<'_>, folder: &VaultPath) -> Fallible<FolderContent> {
+fn content_of(context: &PlanContext<'_>, folder: &VaultPath) -> VaultResult<FolderContent> {
     let mut count = 1;
     let mut bytes = 0;
-    let mut keep = Some(Kept { files: Vec::new(), folders: vec![folder.clone()] });
+    let mut keep = Some(DeletedContent { files: Vec::new(), folders: vec![folder.clone()] });
     let mut open = vec![folder.clone()];
     while let Some(folder) = open.pop() {
         context.stop.check()?;
@@ -167,7 +167,7 @@ fn content_of(context: &PlanContext<'_>, folder: &VaultPath) -> Fallible<FolderC
     Ok(FolderContent { count, keep })
 }
 
-fn trashed(view: &dyn View, path: &VaultPath, etag: Option<String>, count: u64) -> Fallible<Planned> {
+fn trashed(view: &dyn View, path: &VaultPath, etag: Option<String>, count: u64) -> VaultResult<Planned> {
     let (changes, to) = trash(view, path, etag, count)?;
     let data = Data { path: path.to_string(), deleted: true, trashed: Some(true), trash_path: Some(to.to_string()) };
     Ok(Planned { changes, data: to_map(&data)?, stat: None, message: format!("Moved {path} to the trash") })
@@ -179,8 +179,8 @@ fn removed(
     etag: Option<String>,
     count: u64,
     only_empty: bool,
-    keep: Option<Kept>,
-) -> Fallible<Planned> {
+    keep: Option<DeletedContent>,
+) -> VaultResult<Planned> {
     let data = Data { path: path.to_string(), deleted: true, trashed: Some(false), trash_path: None };
     let what =
         if stat.kind == EntryKind::Folder && only_empty { "Removed the empty folder" } else { "Removed for good:" };
@@ -200,7 +200,7 @@ fn removed(
     })
 }
 
-fn nothing(path: &VaultPath, message: String) -> Fallible<Planned> {
+fn nothing(path: &VaultPath, message: String) -> VaultResult<Planned> {
     let data = Data { path: path.to_string(), deleted: false, trashed: None, trash_path: None };
     Ok(Planned { changes: Vec::new(), data: to_map(&data)?, stat: None, message })
 }

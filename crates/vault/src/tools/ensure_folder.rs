@@ -3,7 +3,7 @@
 use super::{Args, Idempotency, PlanContext, Run, Tool, parse, schema::PathArg, to_map, writes};
 use crate::{
     change::{Change, Planned},
-    error::Fallible,
+    error::VaultResult,
     locks::LockScope,
     path::VaultPath,
     view::{Purpose, check_creatable},
@@ -40,11 +40,11 @@ pub(super) const TOOL: Tool = Tool {
     run: Run::Write { scope, plan },
 };
 
-fn scope(args: Args) -> Fallible<LockScope> {
+fn scope(args: Args) -> VaultResult<LockScope> {
     Ok(LockScope::Paths(vec![VaultPath::parse(&parse::<Input>(args)?.path.0)?]))
 }
 
-fn plan(context: &PlanContext<'_>, args: Args) -> Fallible<Planned> {
+fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
     let path = VaultPath::parse(&parse::<Input>(args)?.path.0)?;
     let existing = context.view.stat(&path, Purpose::Write)?;
     let changes = match existing {

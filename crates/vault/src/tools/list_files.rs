@@ -2,9 +2,9 @@
 
 use super::{Args, Run, Tool, answer, parse, reads, schema::PathArg};
 use crate::{
-    error::{Fallible, validation},
+    error::{VaultResult, validation},
     path::VaultPath,
-    view::{Purpose, Stop, View, parse_folder_prefix, walk},
+    view::{Purpose, StopCondition, View, parse_folder_prefix, walk},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,7 @@ pub(super) const TOOL: Tool = Tool {
     run: Run::Read(run),
 };
 
-fn run(view: &dyn View, args: Args, stop: &Stop) -> Fallible<Output> {
+fn run(view: &dyn View, args: Args, stop: &StopCondition) -> VaultResult<Output> {
     let input: Input = parse(args)?;
     let limit = input.limit.unwrap_or(DEFAULT_LIMIT);
     if !(1..=MAX_LIMIT).contains(&limit) {
@@ -168,7 +168,7 @@ impl Page {
 }
 
 /// The folder to list, and the prefix of paths if `prefix` is not itself a folder.
-fn split_prefix(view: &dyn View, prefix: &str) -> Fallible<(Option<VaultPath>, Option<String>)> {
+fn split_prefix(view: &dyn View, prefix: &str) -> VaultResult<(Option<VaultPath>, Option<String>)> {
     let Some(path) = parse_folder_prefix(prefix)? else { return Ok((None, None)) };
     match view.stat(&path, Purpose::Read)? {
         Some(stat) if stat.kind == EntryKind::Folder => Ok((Some(path), None)),

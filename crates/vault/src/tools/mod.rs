@@ -22,9 +22,9 @@ mod write_file;
 
 use crate::{
     change::Planned,
-    error::Fallible,
+    error::VaultResult,
     locks::LockScope,
-    view::{Stop, View},
+    view::{StopCondition, View},
 };
 use schema::{CommonArgs, DryRunArgs};
 use schemars::JsonSchema;
@@ -39,7 +39,7 @@ type Args = Map<String, Value>;
 /// What a write tool may look at while it plans.
 pub(crate) struct PlanContext<'a> {
     pub(crate) view: &'a dyn View,
-    pub(crate) stop: &'a Stop,
+    pub(crate) stop: &'a StopCondition,
     pub(crate) blobs: &'a dyn Blobs,
     /// Which other paths the call may see, in addition to those that it names.
     pub(crate) paths: &'a toolyard_catalog::PathFilter,
@@ -47,14 +47,14 @@ pub(crate) struct PlanContext<'a> {
 
 /// How a tool runs.
 pub(crate) enum Run {
-    Read(fn(&dyn View, Args, &Stop) -> Fallible<Output>),
+    Read(fn(&dyn View, Args, &StopCondition) -> VaultResult<Output>),
     Write {
-        scope: fn(Args) -> Fallible<LockScope>,
-        plan: fn(&PlanContext<'_>, Args) -> Fallible<Planned>,
+        scope: fn(Args) -> VaultResult<LockScope>,
+        plan: fn(&PlanContext<'_>, Args) -> VaultResult<Planned>,
     },
     /// A connected editor answers; `check` validates the arguments first.
     Client {
-        check: fn(&dyn View, Args) -> Fallible<()>,
+        check: fn(&dyn View, Args) -> VaultResult<()>,
         writes: bool,
     },
 }
@@ -113,7 +113,7 @@ static TOOLS: &[&Tool] = &[
 static BY_NAME: LazyLock<HashMap<&'static str, &'static Tool>> =
     LazyLock::new(|| TOOLS.iter().map(|tool| (tool.name, *tool)).collect());
 
-pub(crate) fn find(name: &str) -> Fallible<&'static Tool> {
+pub(crate) fn find(name: &str) -> VaultResult<&'static Tool> {
     BY_NAME.get(name).copied().ok_or_else(|| Failure::new(ErrorCode::NotFound, format!("the vault has no tool {name}")))
 }
 
@@ -141,7 +141,7 @@ pub fn definitions() -> Result<Vec<ToolDefinition>, ToolDefinitionError> {
 }
 
 /// The arguments without those that every tool takes, and whether this is a dry run.
-pub(crate) fn split_meta(args: &Args, can_dry_run: bool) -> Fallible<(Args, bool)> {
+pub(crate) fn split_meta(args: &Args, can_dry_run: bool) -> VaultResult<(Args, bool)> {
     let mut args = args.clone();
     for key in ["note", "requestId"] {
         args.remove(key);
@@ -157,19 +157,19 @@ pub(crate) fn split_meta(args: &Args, can_dry_run: bool) -> Fallible<(Args, bool
 }
 
 /// Reads a tool's own arguments. The engine has checked them against the schema; this is for callers that did not.
-fn parse<T: DeserializeOwned>(args: Args) -> Fallible<T> {
+fn parse<T: DeserializeOwned>(args: Args) -> VaultResult<T> {
     serde_json::from_value(Value::Object(args))
         .map_err(|error| crate::error::validation(format!("the arguments do not fit: {error}")))
 }
 
-fn to_map<T: Serialize>(data: &T) -> Fallible<Args> {
+fn to_map<T: Serialize>(data: &T) -> VaultResult<Args> {
     match serde_json::to_value(data) {
         Ok(Value::Object(map)) => Ok(map),
         _ => Err(Failure::new(ErrorCode::InternalError, "the output is not an object")),
     }
 }
 
-fn answer<T: Serialize>(data: &T, message: impl Into<String>) -> Fallible<Output> {
+fn answer<T: Serialize>(data: &T, message: impl Into<String>) -> VaultResult<Output> {
     Ok(Output { data: to_map(data)?, user_message: Some(message.into()), ..Output::default() })
 }
 

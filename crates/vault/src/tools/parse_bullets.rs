@@ -2,9 +2,9 @@
 
 use super::{Args, Run, Tool, answer, parse, reads};
 use crate::{
-    error::Fallible,
+    error::VaultResult,
     markdown::scan::{Scan, indent, is_list_item},
-    view::{Stop, View},
+    view::{StopCondition, View},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ struct Input {
 struct Item {
     /// Without bullet and checkbox.
     text: String,
-    /// The line as it stands.
+    /// The line, unchanged.
     raw: String,
     /// 0 at the top level.
     depth: u64,
@@ -51,7 +51,7 @@ pub(super) const TOOL: Tool = Tool {
     run: Run::Read(run),
 };
 
-fn run(_: &dyn View, args: Args, _: &Stop) -> Fallible<Output> {
+fn run(_: &dyn View, args: Args, _: &StopCondition) -> VaultResult<Output> {
     let input: Input = parse(args)?;
     let items = items(&input.text, input.allow_nested.unwrap_or(true));
     let count = items.len() as u64;

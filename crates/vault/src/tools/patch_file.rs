@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     change::Planned,
-    error::Fallible,
+    error::VaultResult,
     etag::etag,
     locks::LockScope,
     patch::{self, Patch},
@@ -58,11 +58,11 @@ pub(super) const TOOL: Tool = Tool {
     run: Run::Write { scope, plan },
 };
 
-fn scope(args: Args) -> Fallible<LockScope> {
+fn scope(args: Args) -> VaultResult<LockScope> {
     Ok(LockScope::Paths(vec![VaultPath::parse(&parse::<Input>(args)?.path.0)?]))
 }
 
-fn plan(context: &PlanContext<'_>, args: Args) -> Fallible<Planned> {
+fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
     let input: Input = parse(args)?;
     let path = VaultPath::parse(&input.path.0)?;
     let Some(old) = context.view.read(&path, Purpose::Write)? else { return Err(missing(context.view, &path)) };

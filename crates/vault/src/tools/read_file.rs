@@ -2,11 +2,11 @@
 
 use super::{Args, Run, Tool, answer, parse, reads, schema::PathArg};
 use crate::{
-    error::{Fallible, validation},
+    error::{VaultResult, validation},
     etag::etag,
     path::VaultPath,
     text::{decode, floor_boundary},
-    view::{Purpose, Stop, View, missing},
+    view::{Purpose, StopCondition, View, missing},
 };
 use base64::Engine as _;
 use schemars::JsonSchema;
@@ -90,7 +90,7 @@ pub(super) const TOOL: Tool = Tool {
     run: Run::Read(run),
 };
 
-fn run(view: &dyn View, args: Args, stop: &Stop) -> Fallible<Output> {
+fn run(view: &dyn View, args: Args, stop: &StopCondition) -> VaultResult<Output> {
     let input: Input = parse(args)?;
     stop.check()?;
     let path = VaultPath::parse(&input.path.0)?;

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     change::{Change, MoveRole, Planned},
-    error::{Fallible, validation},
+    error::{VaultResult, validation},
     etag::etag,
     locks::LockScope,
     path::VaultPath,
@@ -77,12 +77,12 @@ pub(super) const TOOL: Tool = Tool {
 };
 
 /// Any note may hold a link to what moves.
-fn scope(args: Args) -> Fallible<LockScope> {
+fn scope(args: Args) -> VaultResult<LockScope> {
     parse::<Input>(args)?;
     Ok(LockScope::Vault)
 }
 
-fn plan(context: &PlanContext<'_>, args: Args) -> Fallible<Planned> {
+fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
     let input: Input = parse(args)?;
     let (from, mut to) = (VaultPath::parse(&input.from_path.0)?, VaultPath::parse(&input.to_path.0)?);
     let view = context.view;
@@ -167,7 +167,7 @@ fn data(from: &VaultPath, to: &VaultPath, updated_notes: u64, etag: Option<Strin
 
 /// Whether something else exists at the target. The same file under another spelling (on case-insensitive systems) does
 /// not count.
-fn in_the_way(context: &PlanContext<'_>, from: &VaultPath, to: &VaultPath, stat: &Stat) -> Fallible<Option<Stat>> {
+fn in_the_way(context: &PlanContext<'_>, from: &VaultPath, to: &VaultPath, stat: &Stat) -> VaultResult<Option<Stat>> {
     let other = context.view.stat(to, Purpose::Write)?;
     Ok(other.filter(|other| {
         let is_same_file = other.inode == stat.inode && other.inode != 0 && from.folded() == to.folded();
@@ -181,7 +181,7 @@ fn lists_both(context: &PlanContext<'_>, from: &VaultPath, to: &VaultPath) -> bo
     names.iter().filter(|e| e.name == from.name() || e.name == to.name()).count() == 2
 }
 
-fn taken(context: &PlanContext<'_>, to: &VaultPath, other: &Stat) -> Fallible<Failure> {
+fn taken(context: &PlanContext<'_>, to: &VaultPath, other: &Stat) -> VaultResult<Failure> {
     let failure = Failure::new(ErrorCode::Conflict, format!("{to} already exists"))
         .suggest("Choose another path, or collisionStrategy \"create-unique\".")
         .detail("path", to.as_str());
@@ -197,7 +197,7 @@ fn moved_files(
     from: &VaultPath,
     to: &VaultPath,
     stat: &Stat,
-) -> Fallible<HashMap<VaultPath, VaultPath>> {
+) -> VaultResult<HashMap<VaultPath, VaultPath>> {
     let mut moved = HashMap::new();
     if stat.is_file() {
         moved.insert(from.clone(), to.clone());
@@ -232,7 +232,7 @@ fn rewrites(
     context: &PlanContext<'_>,
     moved: &HashMap<VaultPath, VaultPath>,
     replaced: Option<&VaultPath>,
-) -> Fallible<Rewrites> {
+) -> VaultResult<Rewrites> {
     let mut files = Vec::new();
     let _ = walk(context.view, None, context.stop, &mut |path, kind| {
         if kind == EntryKind::File {

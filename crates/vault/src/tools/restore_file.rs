@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     change::{Change, MoveRole, Planned},
-    error::{Fallible, is_folder, validation},
+    error::{VaultResult, is_folder, validation},
     etag::etag,
     locks::LockScope,
     path::VaultPath,
@@ -63,14 +63,14 @@ pub(super) const TOOL: Tool = Tool {
     run: Run::Write { scope, plan },
 };
 
-fn scope(args: Args) -> Fallible<LockScope> {
+fn scope(args: Args) -> VaultResult<LockScope> {
     let input: Input = parse(args)?;
     let path = VaultPath::parse(&input.path.0)?;
     // What comes out of the trash may be a folder.
     Ok(if input.trash_path.is_some() { LockScope::Vault } else { LockScope::Paths(vec![path]) })
 }
 
-fn plan(context: &PlanContext<'_>, args: Args) -> Fallible<Planned> {
+fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
     let input: Input = parse(args)?;
     let path = VaultPath::parse(&input.path.0)?;
     if input.expect_absent == Some(true) && input.expected_etag.is_some() {
@@ -83,7 +83,7 @@ fn plan(context: &PlanContext<'_>, args: Args) -> Fallible<Planned> {
     }
 }
 
-fn from_blob(context: &PlanContext<'_>, input: &Input, path: VaultPath, blob: &str) -> Fallible<Planned> {
+fn from_blob(context: &PlanContext<'_>, input: &Input, path: VaultPath, blob: &str) -> VaultResult<Planned> {
     let is_hash = blob.len() == 64 && blob.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     if !is_hash {
         return Err(validation("blob is the SHA-256 of the content, 64 lowercase hex digits"));
@@ -115,9 +115,9 @@ fn from_blob(context: &PlanContext<'_>, input: &Input, path: VaultPath, blob: &s
     Ok(Planned { changes, data: to_map(&data)?, stat: Some(path), message })
 }
 
-fn from_trash(context: &PlanContext<'_>, input: &Input, path: VaultPath, trash_path: &str) -> Fallible<Planned> {
+fn from_trash(context: &PlanContext<'_>, input: &Input, path: VaultPath, trash_path: &str) -> VaultResult<Planned> {
     let from = VaultPath::parse_trash(trash_path)?;
-    // Where it lay is what the path rules are about: deleting a file does not lift them.
+    // The path rules apply to the path that the file had: deleting a file does not lift them.
     let original = trash_path.split_once('/').map_or(trash_path, |(_, rest)| rest);
     if !context.paths.allows(original) {
         return Err(Failure::new(

@@ -2,10 +2,10 @@
 
 use super::{Args, Run, Tool, answer, parse, reads, schema::PathArg};
 use crate::{
-    error::{Fallible, validation},
+    error::{VaultResult, validation},
     path::VaultPath,
     text::floor_boundary,
-    view::{Purpose, Stop, View, parse_folder_prefix, walk},
+    view::{Purpose, StopCondition, View, parse_folder_prefix, walk},
 };
 use regex::RegexBuilder;
 use schemars::JsonSchema;
@@ -98,7 +98,7 @@ pub(super) const TOOL: Tool = Tool {
     run: Run::Read(run),
 };
 
-fn run(view: &dyn View, args: Args, stop: &Stop) -> Fallible<Output> {
+fn run(view: &dyn View, args: Args, stop: &StopCondition) -> VaultResult<Output> {
     let input: Input = parse(args)?;
     let limit = input.limit.unwrap_or(DEFAULT_LIMIT);
     let snippet = input.snippet_length.unwrap_or(DEFAULT_SNIPPET);
@@ -169,7 +169,7 @@ struct Search {
 }
 
 impl Search {
-    fn file(&mut self, view: &dyn View, path: &VaultPath) -> Fallible<ControlFlow<()>> {
+    fn file(&mut self, view: &dyn View, path: &VaultPath) -> VaultResult<ControlFlow<()>> {
         let go_on = Ok(ControlFlow::Continue(()));
         match view.stat(path, Purpose::Read) {
             Ok(Some(stat)) if stat.size <= MAX_SEARCHED_BYTES => {}

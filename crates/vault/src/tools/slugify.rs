@@ -2,8 +2,8 @@
 
 use super::{Args, Run, Tool, answer, parse, reads};
 use crate::{
-    error::{Fallible, validation},
-    view::{Stop, View},
+    error::{VaultResult, validation},
+    view::{StopCondition, View},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ pub(super) const TOOL: Tool = Tool {
     run: Run::Read(run),
 };
 
-fn run(_: &dyn View, args: Args, _: &Stop) -> Fallible<Output> {
+fn run(_: &dyn View, args: Args, _: &StopCondition) -> VaultResult<Output> {
     let input: Input = parse(args)?;
     let length = input.max_length.unwrap_or(DEFAULT_LENGTH);
     if !(1..=MAX_LENGTH).contains(&length) {

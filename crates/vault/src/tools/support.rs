@@ -3,7 +3,7 @@
 
 use crate::{
     change::{Change, MoveRole},
-    error::{Fallible, etag_conflict, in_the_way},
+    error::{VaultResult, etag_conflict, in_the_way},
     etag::{etag, normalise},
     path::{TRASH, VaultPath},
     view::{Content, Purpose, View},
@@ -14,7 +14,7 @@ use toolyard_protocol::{EntryKind, ErrorCode, Failure};
 const MAX_NUMBERED: u32 = 10_000;
 
 /// `CONFLICT` unless the file has the content that was expected.
-pub(super) fn check_etag(path: &VaultPath, expected: Option<&str>, current: &str) -> Fallible<()> {
+pub(super) fn check_etag(path: &VaultPath, expected: Option<&str>, current: &str) -> VaultResult<()> {
     match expected.map(normalise) {
         Some(expected) if expected != current => Err(etag_conflict(path, expected, current)),
         _ => Ok(()),
@@ -22,7 +22,7 @@ pub(super) fn check_etag(path: &VaultPath, expected: Option<&str>, current: &str
 }
 
 /// An etag was given for a file that is not there.
-pub(super) fn check_no_etag(path: &VaultPath, expected: Option<&str>) -> Fallible<()> {
+pub(super) fn check_no_etag(path: &VaultPath, expected: Option<&str>) -> VaultResult<()> {
     match expected {
         Some(expected) => Err(etag_conflict(path, normalise(expected), "absent")),
         None => Ok(()),
@@ -51,7 +51,7 @@ pub(super) fn shrink_warning(old: usize, new: usize) -> String {
 
 /// Folders that must be created before something can be restored to its place. Old names need not follow the rules for
 /// new ones.
-pub(super) fn missing_folders(view: &dyn View, path: &VaultPath) -> Fallible<Vec<VaultPath>> {
+pub(super) fn missing_folders(view: &dyn View, path: &VaultPath) -> VaultResult<Vec<VaultPath>> {
     let mut missing = Vec::new();
     for ancestor in path.ancestors() {
         match view.stat(&ancestor, Purpose::Write)? {
@@ -64,7 +64,7 @@ pub(super) fn missing_folders(view: &dyn View, path: &VaultPath) -> Fallible<Vec
 }
 
 /// The first numbered name that is free, also without regard to letter case.
-pub(super) fn free_name(view: &dyn View, path: &VaultPath) -> Fallible<VaultPath> {
+pub(super) fn free_name(view: &dyn View, path: &VaultPath) -> VaultResult<VaultPath> {
     for number in 2..MAX_NUMBERED {
         let candidate = path.numbered(number)?;
         if view.stat(&candidate, Purpose::Write)?.is_none() && crate::view::twins(view, &candidate)?.is_empty() {
@@ -80,7 +80,7 @@ pub(super) fn trash(
     path: &VaultPath,
     etag: Option<String>,
     count: u64,
-) -> Fallible<(Vec<Change>, VaultPath)> {
+) -> VaultResult<(Vec<Change>, VaultPath)> {
     let Some(stat) = view.stat(path, Purpose::Write)? else { return Err(crate::error::not_found(path)) };
     let (to, folders) = place_in_trash(view, path)?;
     let mut changes: Vec<Change> = folders.into_iter().map(Change::MakeFolder).collect();
@@ -98,7 +98,7 @@ pub(super) fn trash(
 
 /// The mirrored path in the trash, with the folders that have to be made there. A folder that was itself trashed is not
 /// entered: what is put into it would come back with it when it is restored.
-fn place_in_trash(view: &dyn View, path: &VaultPath) -> Fallible<(VaultPath, Vec<VaultPath>)> {
+fn place_in_trash(view: &dyn View, path: &VaultPath) -> VaultResult<(VaultPath, Vec<VaultPath>)> {
     let mut at = VaultPath::parse_internal(TRASH)?;
     let mut missing = Vec::new();
     match view.stat(&at, Purpose::Write)? {

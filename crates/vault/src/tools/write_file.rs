@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     change::Planned,
-    error::{Fallible, is_folder},
+    error::{VaultResult, is_folder},
     etag::etag,
     locks::LockScope,
     path::VaultPath,
@@ -80,11 +80,11 @@ pub(super) const TOOL: Tool = Tool {
     run: Run::Write { scope, plan },
 };
 
-fn scope(args: Args) -> Fallible<LockScope> {
+fn scope(args: Args) -> VaultResult<LockScope> {
     Ok(LockScope::Paths(vec![VaultPath::parse(&parse::<Input>(args)?.path.0)?]))
 }
 
-fn plan(context: &PlanContext<'_>, args: Args) -> Fallible<Planned> {
+fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
     let input: Input = parse(args)?;
     let path = VaultPath::parse(&input.path.0)?;
     let expected = input.expected_etag.as_deref();

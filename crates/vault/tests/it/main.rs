@@ -5,6 +5,9 @@
 
 mod concurrency;
 mod crash;
+#[path = "../../../../tests/faults/plan.rs"]
+mod fault_plan;
+mod faults;
 mod figures;
 mod overlay;
 mod paths;

@@ -174,7 +174,7 @@ async fn links_out_of_the_vault_are_denied_by_both_ways_of_resolving() {
                     o.portable_resolution = portable;
                     o.follow_symlinks = follow;
                 },
-                std::sync::Arc::new(toolyard_vault::NoClients),
+                std::sync::Arc::new(toolyard_vault::NoEditors),
             );
             symlink(outside.path(), vault.path("out")).unwrap();
             symlink(outside.path().join("s.md"), vault.path("s.md")).unwrap();

@@ -47,7 +47,7 @@ async fn c02_appending_to_a_missing_note_creates_it_in_one_write_and_notices_a_t
     assert_eq!(done.output.effects.created.len(), 2, "folder and file");
 
     // A template plugin overwrites the note just after it has appeared.
-    let vault = Arc::new(TestVault::with(|o| o.settle = Duration::from_secs(3), Arc::new(toolyard_vault::NoClients)));
+    let vault = Arc::new(TestVault::with(|o| o.settle = Duration::from_secs(3), Arc::new(toolyard_vault::NoEditors)));
     let path = vault.path("d.md");
     let plugin = std::thread::spawn(move || {
         for _ in 0..60_000 {

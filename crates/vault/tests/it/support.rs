@@ -13,7 +13,7 @@ use toolyard_protocol::{
     CallId, ErrorCode, Failure, PolicySnapshot, ResultStatus, RiskLevel, RunId, StepId, ToolCall, ToolCallParts,
     ToolName, ToolResult, ToolResultParts,
 };
-use toolyard_vault::{EditorClients, NoClients, Vault, VaultOptions, VaultProvider};
+use toolyard_vault::{EditorClients, NoEditors, Vault, VaultOptions, VaultProvider};
 
 /// Compiled output schemas: every answer of every test is held against them.
 static OUTPUT_SCHEMAS: LazyLock<HashMap<String, jsonschema::Validator>> = LazyLock::new(|| {
@@ -91,7 +91,7 @@ impl Done {
 
 impl TestVault {
     pub(crate) fn new() -> Self {
-        Self::with(|_| {}, Arc::new(NoClients))
+        Self::with(|_| {}, Arc::new(NoEditors))
     }
 
     pub(crate) fn with(options: impl FnOnce(&mut VaultOptions), clients: Arc<dyn EditorClients>) -> Self {
@@ -110,7 +110,7 @@ impl TestVault {
         Self {
             dir: Arc::new(tempfile::tempdir().unwrap()),
             locks: Arc::new(tempfile::tempdir().unwrap()),
-            provider: Arc::new(VaultProvider::new(Arc::new(vault), Arc::new(NoClients))),
+            provider: Arc::new(VaultProvider::new(Arc::new(vault), Arc::new(NoEditors))),
             blobs: Arc::default(),
             cancel: CancellationToken::new(),
         }
@@ -122,7 +122,7 @@ impl TestVault {
         Self {
             dir: self.dir.clone(),
             locks: self.locks.clone(),
-            provider: Arc::new(VaultProvider::new(Arc::new(vault), Arc::new(NoClients))),
+            provider: Arc::new(VaultProvider::new(Arc::new(vault), Arc::new(NoEditors))),
             blobs: self.blobs.clone(),
             cancel: CancellationToken::new(),
         }

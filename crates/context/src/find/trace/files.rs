@@ -1,7 +1,7 @@
 //! Traces in files, one per day. After the first query the keys of each line are cached, so that a query reads only the
 //! lines that may match.
 
-use super::{Found, Trace, Wanted};
+use super::{Trace, TraceHits, TraceQuery};
 use crate::find::query_config::ResourceType;
 use jiff::{Timestamp, civil::Date};
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ struct Written<'a> {
 
 /// A line of a file, as read.
 #[derive(Deserialize)]
-struct Kept {
+struct StoredLine {
     #[serde(flatten)]
     trace: Trace,
     owner: Option<String>,
@@ -98,11 +98,11 @@ impl Files {
         days
     }
 
-    pub(super) fn find(&mut self, wanted: &Wanted, most_days: i64) -> Found {
+    pub(super) fn find(&mut self, wanted: &TraceQuery, most_days: i64) -> TraceHits {
         let now = Timestamp::now().as_millisecond();
         let until = day(wanted.until.unwrap_or(now));
         let since = wanted.since.map_or_else(|| earlier(day(now), most_days), day);
-        let mut found = Found { layer: "persistent", ..Found::default() };
+        let mut found = TraceHits { layer: "persistent", ..TraceHits::default() };
         for (date, path) in self.days().into_iter().filter(|(date, _)| (since..=until).contains(date)) {
             if found.entries.len() >= wanted.limit {
                 break;
@@ -114,7 +114,7 @@ impl Files {
     }
 
     /// Reads the matching lines of a day; the cached keys avoid reading the others.
-    fn look_through(&mut self, date: Date, path: &Path, wanted: &Wanted, found: &mut Found) {
+    fn look_through(&mut self, date: Date, path: &Path, wanted: &TraceQuery, found: &mut TraceHits) {
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
         let Ok(mut file) = std::fs::File::open(path) else { return };
         let length = file.metadata().map_or(0, |meta| meta.len());
@@ -132,7 +132,7 @@ impl Files {
             return;
         }
         found.warnings.extend(day.broken.iter().map(|at| format!("Skipping corrupted recall trace line {name}:{at}")));
-        let asked = Asked::of(wanted);
+        let asked = QueryKeys::of(wanted);
         for line in day.lines.iter().rev().filter(|line| asked.may_fit(line)) {
             if found.entries.len() >= wanted.limit {
                 break;
@@ -141,7 +141,7 @@ impl Files {
             if file.read_exact_at(&mut bytes, line.offset).is_err() {
                 continue;
             }
-            let Ok(Kept { trace, owner }) = serde_json::from_slice::<Kept>(&bytes) else { continue };
+            let Ok(StoredLine { trace, owner }) = serde_json::from_slice::<StoredLine>(&bytes) else { continue };
             let own = wanted.owner.as_ref().is_none_or(|w| owner.as_ref().is_none_or(|o| o == w));
             if own && wanted.fits(&trace) {
                 found.entries.push(Arc::new(trace));
@@ -228,15 +228,15 @@ impl Day {
 }
 
 /// The hashed keys of a query.
-struct Asked {
+struct QueryKeys {
     names: [Option<u64>; 5],
     since: Option<i64>,
     until: Option<i64>,
     types: Option<u8>,
 }
 
-impl Asked {
-    fn of(wanted: &Wanted) -> Self {
+impl QueryKeys {
+    fn of(wanted: &TraceQuery) -> Self {
         let names = [&wanted.trace_id, &wanted.source, &wanted.session_id, &wanted.session_key, &wanted.ov_session_id];
         let types = (!wanted.resource_types.is_empty()).then(|| type_bits(&wanted.resource_types));
         Self { names: names.map(|n| n.as_deref().map(hash)), since: wanted.since, until: wanted.until, types }

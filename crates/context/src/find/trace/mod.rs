@@ -16,7 +16,7 @@ use std::{
 
 /// A query for traces. All filters must match.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
+pub struct TraceQuery {
     /// Only the trace with this id.
     pub trace_id: Option<String>,
     /// Only traces of this tool.
@@ -41,7 +41,7 @@ pub struct Wanted {
 
 /// The result of a query.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct TraceHits {
     /// The traces, newest first.
     pub entries: Vec<Arc<Trace>>,
     /// Where they were found: `memory` or `persistent`.
@@ -50,7 +50,7 @@ pub struct Found {
     pub warnings: Vec<String>,
 }
 
-struct Kept {
+struct StoredTrace {
     owner: String,
     trace: Arc<Trace>,
 }
@@ -58,7 +58,7 @@ struct Kept {
 /// The traces in memory, indexed by id and session.
 #[derive(Default)]
 struct Ring {
-    all: VecDeque<Kept>,
+    all: VecDeque<StoredTrace>,
     /// Number of the oldest trace.
     first: u64,
     by_id: HashMap<String, u64>,
@@ -72,7 +72,7 @@ impl Ring {
         for name in trace.speaker.names() {
             self.by_session.entry(name).or_default().push_back(number);
         }
-        self.all.push_back(Kept { owner: owner.to_owned(), trace });
+        self.all.push_back(StoredTrace { owner: owner.to_owned(), trace });
         while self.all.len() > most {
             let Some(gone) = self.all.pop_front() else { break };
             self.by_id.remove(&gone.trace.trace_id);
@@ -88,13 +88,14 @@ impl Ring {
         }
     }
 
-    fn get(&self, number: u64) -> Option<&Kept> {
+    fn get(&self, number: u64) -> Option<&StoredTrace> {
         self.all.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    fn find(&self, wanted: &Wanted) -> Vec<Arc<Trace>> {
-        let fits = |kept: &&Kept| wanted.owner.as_ref().is_none_or(|o| *o == kept.owner) && wanted.fits(&kept.trace);
-        let take = |kept: &Kept| kept.trace.clone();
+    fn find(&self, wanted: &TraceQuery) -> Vec<Arc<Trace>> {
+        let fits =
+            |kept: &&StoredTrace| wanted.owner.as_ref().is_none_or(|o| *o == kept.owner) && wanted.fits(&kept.trace);
+        let take = |kept: &StoredTrace| kept.trace.clone();
         if let Some(id) = &wanted.trace_id {
             return self.by_id.get(id).and_then(|n| self.get(*n)).filter(fits).map(take).into_iter().collect();
         }
@@ -116,7 +117,7 @@ impl Ring {
     }
 }
 
-impl Wanted {
+impl TraceQuery {
     fn fits(&self, trace: &Trace) -> bool {
         let is = |wanted: &Option<String>, has: Option<&String>| wanted.is_none() || wanted.as_ref() == has;
         let speaker = &trace.speaker;
@@ -180,14 +181,18 @@ impl Traces {
     }
 
     /// Searches memory first, then the files.
-    pub fn query(&self, wanted: &Wanted) -> Found {
+    pub fn query(&self, wanted: &TraceQuery) -> TraceHits {
         if !self.on {
-            return Found { layer: "memory", warnings: vec!["traceRecall is disabled".to_owned()], ..Found::default() };
+            return TraceHits {
+                layer: "memory",
+                warnings: vec!["traceRecall is disabled".to_owned()],
+                ..TraceHits::default()
+            };
         }
         let entries = lock(&self.ring).find(wanted);
         match &self.persist {
             Some(files) if entries.is_empty() => lock(files).find(wanted, self.query_days),
-            _ => Found { entries, layer: "memory", warnings: Vec::new() },
+            _ => TraceHits { entries, layer: "memory", warnings: Vec::new() },
         }
     }
 }
@@ -247,15 +252,15 @@ mod tests {
             kept.record("d/d", trace(&format!("t{n}"), now + n, "s"));
         }
         assert!(!dir.path().join("2001-01-01.jsonl").exists());
-        let all = kept.query(&Wanted { limit: 9, ..Wanted::default() });
+        let all = kept.query(&TraceQuery { limit: 9, ..TraceQuery::default() });
         assert_eq!((all.layer, all.entries.len()), ("memory", 2));
         assert_eq!(all.entries[0].trace_id, "t4");
-        let old = kept.query(&Wanted { trace_id: Some("t0".into()), limit: 1, ..Wanted::default() });
+        let old = kept.query(&TraceQuery { trace_id: Some("t0".into()), limit: 1, ..TraceQuery::default() });
         assert_eq!((old.layer, old.entries.len()), ("persistent", 1));
         assert_eq!(old.entries[0].trigger.raw_user_text_preview, None, "not written unless allowed");
-        let none = kept.query(&Wanted { session_key: Some("no".into()), limit: 1, ..Wanted::default() });
+        let none = kept.query(&TraceQuery { session_key: Some("no".into()), limit: 1, ..TraceQuery::default() });
         assert_eq!((none.layer, none.entries.len()), ("persistent", 0));
-        let other = kept.query(&Wanted { owner: Some("d/x".into()), limit: 9, ..Wanted::default() });
+        let other = kept.query(&TraceQuery { owner: Some("d/x".into()), limit: 9, ..TraceQuery::default() });
         assert!(other.entries.is_empty(), "another user's traces are not shown");
     }
 
@@ -266,11 +271,11 @@ mod tests {
         let kept = traces(dir.path(), ContextConfig::default());
         let today = files::day(Timestamp::now().as_millisecond());
         std::fs::write(dir.path().join(format!("{today}.jsonl")), "not json\n").unwrap();
-        let found = kept.query(&Wanted { limit: 1, ..Wanted::default() });
+        let found = kept.query(&TraceQuery { limit: 1, ..TraceQuery::default() });
         assert_eq!(found.warnings, [format!("Skipping corrupted recall trace line {today}.jsonl:1")]);
         let off = traces(dir.path(), ContextConfig { trace_recall: false, ..ContextConfig::default() });
         off.record("d/d", trace("x", 1, "s"));
-        assert_eq!(off.query(&Wanted::default()).warnings, ["traceRecall is disabled"]);
+        assert_eq!(off.query(&TraceQuery::default()).warnings, ["traceRecall is disabled"]);
     }
 
     #[test]
@@ -280,11 +285,16 @@ mod tests {
         for n in 0..10 {
             kept.record("d/d", trace(&format!("t{n}"), n, if n % 2 == 0 { "even" } else { "odd" }));
         }
-        let wanted =
-            Wanted { session_key: Some("even".into()), since: Some(3), until: Some(7), limit: 9, ..Wanted::default() };
+        let wanted = TraceQuery {
+            session_key: Some("even".into()),
+            since: Some(3),
+            until: Some(7),
+            limit: 9,
+            ..TraceQuery::default()
+        };
         let ids: Vec<_> = kept.query(&wanted).entries.iter().map(|t| t.trace_id.clone()).collect();
         assert_eq!(ids, ["t6", "t4"]);
-        let none = Wanted { resource_types: vec![ResourceType::Agent], limit: 9, ..Wanted::default() };
+        let none = TraceQuery { resource_types: vec![ResourceType::Agent], limit: 9, ..TraceQuery::default() };
         assert!(kept.query(&none).entries.is_empty());
     }
 }

@@ -7,7 +7,7 @@ use crate::{
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use toolyard_recall::index::Parts;
+use toolyard_recall::index::RankParts;
 
 /// Length of the random part of a trace id.
 const ID_CHARS: usize = 8;
@@ -129,7 +129,7 @@ pub struct Hit {
     pub score: Option<f64>,
     /// The components of the rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parts: Option<Parts>,
+    pub parts: Option<RankParts>,
     /// The level: 0 abstract, 1 overview, 2 file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<u8>,
@@ -157,7 +157,7 @@ pub struct Selected {
     pub score: Option<f64>,
     /// The components of the rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parts: Option<Parts>,
+    pub parts: Option<RankParts>,
     /// The line number, for an archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,

@@ -154,7 +154,10 @@ fn answer(store: &Arc<ContextStore>, request: &Request<Bytes>) -> Response<Bytes
             headers: request.headers(),
             body: request.body(),
         };
-        routes::answer(&ask)
+        if routes::is_probe(request) {
+            return routes::answer(&ask);
+        }
+        store.request(&ask.who.account, || routes::answer(&ask))
     });
     match asked {
         Ok(Answer::Full(result)) => json_response(StatusCode::OK, &Envelope::done(&result, None)),

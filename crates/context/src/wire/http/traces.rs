@@ -5,7 +5,7 @@ use crate::{
     error::Result,
     find::{
         query_config::ResourceType,
-        trace::{self, Trace, Wanted},
+        trace::{self, Trace, TraceQuery},
     },
     store::{fs, uri::Place},
     wire::shapes::StatShape,
@@ -80,7 +80,7 @@ fn list(ask: &Ask<'_>) -> Result<Answer> {
     };
     let turn = query.text("turn").unwrap_or_else(|| "all".to_owned());
     let limit = query.integer("limit", i64::MIN).unwrap_or(SHOWN).max(1);
-    let wanted = Wanted {
+    let wanted = TraceQuery {
         trace_id: text(&mut query, &["traceId", "trace-id", "trace_id"]),
         source: query.text("source"),
         session_id: text(&mut query, &["sessionId", "session-id", "session_id"]),
@@ -115,7 +115,8 @@ struct OneShape<'a> {
 }
 
 fn one(ask: &Ask<'_>, id: &str) -> Result<Answer> {
-    let wanted = Wanted { trace_id: Some(id.to_owned()), limit: 1, owner: Some(owner(ask)), ..Wanted::default() };
+    let wanted =
+        TraceQuery { trace_id: Some(id.to_owned()), limit: 1, owner: Some(owner(ask)), ..TraceQuery::default() };
     let found = ask.store.traces.query(&wanted);
     let Some(entry) = found.entries.first() else {
         return refuse(StatusCode::NOT_FOUND, "not_found", "There is no such trace");
@@ -155,14 +156,14 @@ fn latest(ask: &Ask<'_>) -> Result<Answer> {
     let dedupe = query.flag("dedupe").unwrap_or(true);
     let skills = query.flag("includeSkills").unwrap_or(true);
     let strict = query.flag("strict").unwrap_or_default();
-    let wanted = Wanted {
+    let wanted = TraceQuery {
         source: Some("ov_search".to_owned()),
         session_key: text(&mut query, &["sessionKey", "session-key", "session_key"]),
         session_id: text(&mut query, &["sessionId", "session-id", "session_id"]),
         ov_session_id: text(&mut query, &["ovSessionId", "ov-session-id", "ov_session_id"]),
         limit: 1,
         owner: Some(owner(ask)),
-        ..Wanted::default()
+        ..TraceQuery::default()
     };
     if let Err(error) = query.finish() {
         return invalid(&error.message);
@@ -247,7 +248,7 @@ struct DetailShape {
 
 /// The preview of a URI in a trace.
 fn traced_preview(ask: &Ask<'_>, trace_id: String, uri: &str) -> Option<String> {
-    let wanted = Wanted { trace_id: Some(trace_id), limit: 1, owner: Some(owner(ask)), ..Wanted::default() };
+    let wanted = TraceQuery { trace_id: Some(trace_id), limit: 1, owner: Some(owner(ask)), ..TraceQuery::default() };
     let found = ask.store.traces.query(&wanted);
     let selected = found.entries.first()?.selected.iter().find(|selected| selected.uri == uri)?;
     Some(selected.abstract_preview.clone())

@@ -79,7 +79,7 @@ struct RecallEntry {
     score: f64,
     detail: &'static str,
     text: String,
-    origin: search::KeptFor,
+    origin: search::EntryOwner,
 }
 
 #[derive(Serialize)]
@@ -140,7 +140,7 @@ impl RecallShape {
     pub(crate) fn new(request: RecallRequest, who: &Identity, recalled: search::Recalled) -> Self {
         let RecallRequest { asked, purpose, deprecated } = request;
         let detail = if asked.abstracts { "abstract" } else { "full" };
-        let count = |of: search::KeptFor| recalled.entries.iter().filter(|entry| entry.kept_for == of).count();
+        let count = |of: search::EntryOwner| recalled.entries.iter().filter(|entry| entry.kept_for == of).count();
         let rendered: Vec<String> = recalled
             .entries
             .iter()
@@ -157,9 +157,9 @@ impl RecallShape {
                 searched: recalled.searched,
                 candidates: recalled.candidates,
                 origins: Origins {
-                    actor_peer: count(search::KeptFor::ActorPeer),
-                    user: count(search::KeptFor::User),
-                    other_peer: count(search::KeptFor::OtherPeer),
+                    actor_peer: count(search::EntryOwner::ActorPeer),
+                    user: count(search::EntryOwner::User),
+                    other_peer: count(search::EntryOwner::OtherPeer),
                 },
                 peer_scope: if who.peer.is_some() && !asked.all_peers { "actor" } else { "all" },
                 quotas: recalled.quotas,

@@ -277,7 +277,7 @@ pub fn run(store: &Arc<ContextStore>, session: &Session, name: &str, args: &Map<
     }
     let who = store.identity(session.peer(store.config())?);
     let call = Call { store, session, args, who };
-    match name {
+    store.request(&call.who.account, || match name {
         "ov_search" => query::search(&call),
         "ov_read" => query::read(&call),
         "ov_multi_read" => query::multi_read(&call),
@@ -294,7 +294,7 @@ pub fn run(store: &Arc<ContextStore>, session: &Session, name: &str, args: &Map<
         "openviking_tool_result_search" => results::search(&call),
         "openviking_tool_result_read" => results::read(&call),
         other => Err(Thrown::new(ErrorCode::NotFound, format!("Tool not available: {other}"))),
-    }
+    })
 }
 
 #[cfg(test)]

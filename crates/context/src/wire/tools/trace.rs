@@ -2,7 +2,7 @@
 
 use super::{Call, Outcome, Thrown, said};
 use crate::{
-    find::trace::{Trace, Wanted, preview},
+    find::trace::{Trace, TraceQuery, preview},
     service::ContextStore,
     store::{
         fs,
@@ -37,7 +37,7 @@ pub(super) fn query(call: &Call<'_>) -> Outcome {
 fn look(call: &Call<'_>) -> Result<Queried, Thrown> {
     let text = |name: &str| call.text(name).map(str::to_owned);
     let all = call.text("turn") == Some("all");
-    let wanted = Wanted {
+    let wanted = TraceQuery {
         trace_id: text("traceId"),
         source: text("source"),
         session_id: text("sessionId"),
@@ -73,7 +73,7 @@ fn look(call: &Call<'_>) -> Result<Queried, Thrown> {
 }
 
 /// Without a session in the request, the caller's own session is queried, under each of its up to three names.
-fn tries(call: &Call<'_>, wanted: Wanted) -> Vec<Wanted> {
+fn tries(call: &Call<'_>, wanted: TraceQuery) -> Vec<TraceQuery> {
     let named = wanted.trace_id.is_some()
         || wanted.session_id.is_some()
         || wanted.session_key.is_some()
@@ -81,13 +81,13 @@ fn tries(call: &Call<'_>, wanted: Wanted) -> Vec<Wanted> {
     let mut tries = Vec::new();
     if !named {
         if let Some(key) = &call.session.key {
-            tries.push(Wanted { session_key: Some(key.clone()), ..wanted.clone() });
+            tries.push(TraceQuery { session_key: Some(key.clone()), ..wanted.clone() });
         }
         if let Some(id) = &call.session.id {
-            tries.push(Wanted { session_id: Some(id.clone()), ..wanted.clone() });
+            tries.push(TraceQuery { session_id: Some(id.clone()), ..wanted.clone() });
         }
         if let Some(id) = call.session.ov_id() {
-            tries.push(Wanted { ov_session_id: Some(id), ..wanted.clone() });
+            tries.push(TraceQuery { ov_session_id: Some(id), ..wanted.clone() });
         }
     }
     if tries.is_empty() {

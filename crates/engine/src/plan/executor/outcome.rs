@@ -3,7 +3,7 @@
 use super::{Executor, Mode};
 use crate::{
     RETRY_AFTER,
-    pipeline::{self, Settled},
+    pipeline::{self, FinishedCall},
     plan::{
         check::CompiledStep,
         report::IterationReport,
@@ -21,7 +21,7 @@ fn retry_after_ms(failure: &Failure) -> Option<u64> {
 
 impl Executor {
     /// Takes a call's result in.
-    pub(super) fn settled(&mut self, step: usize, index: u32, settled: Settled) -> Event {
+    pub(super) fn settled(&mut self, step: usize, index: u32, settled: FinishedCall) -> Event {
         let compiled = &self.plan.steps[step];
         let result = &settled.result;
         if settled.side_effects {
@@ -34,7 +34,8 @@ impl Executor {
         let in_doubt = self.in_doubt.contains(&result.call_id);
         let outcome = match result.status {
             ResultStatus::Ok => Outcome::Ok,
-            // In a dry run a step that cannot be predicted does not hold up the rest; a call a person vouched for neither.
+            // A step that cannot be predicted in a dry run, and a call that a person settled, do not stop the other
+            // steps.
             ResultStatus::Skipped => {
                 self.unpredictable.insert(step);
                 Outcome::Ok
@@ -44,7 +45,7 @@ impl Executor {
             status => {
                 let error = result.error.as_ref();
                 let code = error.map_or(ErrorCode::InternalError, |e| e.code);
-                // A call that may have happened and cannot be asked is never made again on our own account.
+                // A call that may have happened and cannot be reconciled is never repeated automatically.
                 let reason =
                     error.and_then(|e| e.details.as_ref()).and_then(|d| d.get("reason")).and_then(Value::as_str);
                 let unsafe_again = compiled.idempotency == Idempotency::None

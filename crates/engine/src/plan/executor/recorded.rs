@@ -4,10 +4,10 @@
 use super::{Ended, Executor, Mode};
 use crate::{
     Blob,
-    pipeline::{self, Reconciliation, Settled},
+    pipeline::{self, FinishedCall, Reconciliation},
     plan::{check::CompiledStep, memo::CallKey},
     record::{CallRecord, INLINE_BYTES, OutcomeRecord, Record, RefusedRecord, Settlement},
-    secrets::{Marks, Placeholders},
+    secrets::{Placeholders, SecretMarks},
     store::{Durability, Position},
 };
 use serde_json::{Map, Value};
@@ -15,7 +15,12 @@ use toolyard_protocol::{ErrorCode, Failure, Idempotency, ToolResult};
 
 impl Executor {
     /// Completes a call without dispatching it, if possible: recorded, imported, or with unresolvable references.
-    pub(super) async fn recorded(&mut self, step: usize, index: u32, attempt: u32) -> Result<Option<Settled>, Ended> {
+    pub(super) async fn recorded(
+        &mut self,
+        step: usize,
+        index: u32,
+        attempt: u32,
+    ) -> Result<Option<FinishedCall>, Ended> {
         let plan = self.plan.clone();
         let compiled = &plan.steps[step];
         let key: CallKey =
@@ -33,7 +38,7 @@ impl Executor {
             let mut result = memo.result(&*store, &key.0, recorded).map_err(Ended::Broken)?;
             let limit = self.scope.limits().max_output_bytes;
             let whole = pipeline::hand_over_by_reference(&mut result, recorded.outcome.data_blob.as_deref(), limit);
-            return Ok(Some(Settled { whole, ..Settled::new(result, Position::default(), false) }));
+            return Ok(Some(FinishedCall { whole, ..FinishedCall::new(result, Position::default(), false) }));
         }
         match memo.pending.get(&key) {
             _ if self.mode == Mode::Replay => Ok(Some(self.beyond_record(compiled, attempt))),
@@ -43,15 +48,14 @@ impl Executor {
     }
 
     /// Takes a parent run's result over into this run's record.
-    fn import(&mut self, key: &CallKey, result: ToolResult) -> Settled {
+    fn import(&mut self, key: &CallKey, result: ToolResult) -> FinishedCall {
         let parent = result.run_id;
         let mut parts = result.into_parts();
         parts.run_id = self.scope.run_id;
         parts.effects = None; // the parent had them, not this run
         parts.user_message = Some(format!("Taken over from run {parent}"));
         let blob = parts.data.as_ref().and_then(|data| {
-            // JSON that was read from a record can be written again.
-            let json = serde_json::to_vec(data).unwrap_or_default();
+            let json = serde_json::to_vec(data).ok()?; // JSON that was read from a record can be written again
             (json.len() > INLINE_BYTES).then(|| Blob::new(json))
         });
         let data_blob = blob.as_ref().map(|b| b.sha256.clone());
@@ -80,7 +84,7 @@ impl Executor {
         let mut result = ToolResult::or_internal_error(parts);
         let limit = self.scope.limits().max_output_bytes;
         let whole = pipeline::hand_over_by_reference(&mut result, data_blob.as_deref(), limit);
-        Settled { whole, ..Settled::new(result, position, false) }
+        FinishedCall { whole, ..FinishedCall::new(result, position, false) }
     }
 
     fn demand_equal(
@@ -93,7 +97,7 @@ impl Executor {
         let Some(recorded) = recorded else { return Ok(()) };
         let iteration = self.iteration(compiled, step, index);
         let args = self.resolve(compiled, iteration.as_ref())?;
-        let marks = Marks::of(&self.scope.tools.snapshot, &self.scope.policy, &compiled.step().tool);
+        let marks = SecretMarks::of(&self.scope.tools.snapshot, &self.scope.policy, &compiled.step().tool);
         let secrets = self.scope.recorder.secrets();
         let hash = secrets
             .hash(marks, &args, Placeholders::Stay)
@@ -113,13 +117,13 @@ impl Executor {
     }
 
     /// In a replay, a call that is not in the record did not happen.
-    fn beyond_record(&self, compiled: &CompiledStep, attempt: u32) -> Settled {
+    fn beyond_record(&self, compiled: &CompiledStep, attempt: u32) -> FinishedCall {
         let call = self.step_call(compiled, None, attempt, Map::new());
         pipeline::skip(&self.engine, &self.scope, &call, "The record ends before this call".to_owned())
     }
 
     /// Handles a call that was in flight when the process died, as described in the durability guide.
-    async fn recover(&mut self, compiled: &CompiledStep, call: &CallRecord) -> Result<Option<Settled>, Ended> {
+    async fn recover(&mut self, compiled: &CompiledStep, call: &CallRecord) -> Result<Option<FinishedCall>, Ended> {
         let settlement = self.memo.as_ref().and_then(|m| m.settlements.get(&call.call_id)).cloned();
         match settlement {
             Some((Settlement::AssumeDone, by)) => {

@@ -1,4 +1,4 @@
-//! References and templates, by example and by chance.
+//! Tests of references and templates, with examples and with random input.
 
 use super::*;
 use proptest::prelude::*;

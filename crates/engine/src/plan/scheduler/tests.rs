@@ -1,4 +1,4 @@
-//! The scheduler driven by hand, and by chance.
+//! Tests of the scheduler, with fixed and with random events.
 
 use super::*;
 use proptest::prelude::*;

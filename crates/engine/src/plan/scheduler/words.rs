@@ -47,11 +47,11 @@ pub enum Event {
         /// The position of the iteration.
         index: u32,
     },
-    /// Somebody wants it to stop.
+    /// The run is to be stopped.
     Cancel,
 }
 
-/// How a call ended, as far as scheduling cares.
+/// The result of a call, as far as scheduling needs it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// The call succeeded.
@@ -74,7 +74,7 @@ pub enum Outcome {
 /// What to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Find out a foreach's list, then say `Expanded` (or `Settled` with a failure).
+    /// Resolve the list of a foreach, then apply `Expanded` (or `Settled` with a failure).
     Expand {
         /// The position of the step.
         step: usize,

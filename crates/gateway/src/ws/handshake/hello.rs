@@ -100,7 +100,7 @@ struct Policy {
 pub(crate) async fn hello(gateway: &Gateway, admitted: &Admitted, auth: ShownAuth) -> Result<Box<RawValue>, RpcError> {
     let unwritten = |error: serde_json::Error| RpcError::unavailable(format!("hello-ok cannot be written: {error}"));
     let hub = gateway.hub();
-    // Without its store a gateway has little to say about itself; a call will say why.
+    // Without a store the summary is empty; calls report the reason.
     let health = match hub.health().await {
         Ok(health) => serde_json::value::to_raw_value(&health),
         Err(_) => RawValue::from_string("{}".to_owned()),

@@ -1,4 +1,4 @@
-//! Where we differ from the real gateway on purpose: what is not there, and what is answered instead.
+//! Intended differences from the real gateway: what is missing here, and what is answered instead.
 
 use serde_json::{Value, json};
 
@@ -128,7 +128,7 @@ pub(super) fn instead(name: &str, id: &str) -> Option<Value> {
         ("connect-seed003-client-verbatim", "r1") => json!({"ok": true, "payload": {
             "type": "hello-ok", "protocol": 4, "auth": {"role": "operator", "scopes": ["operator.read", "operator.write"]},
         }}),
-        // A method that does not exist is told as that, also to a client without `operator.admin`.
+        // A method that does not exist is reported as unknown, also to a client without `operator.admin`.
         ("post-extra-frame-prop" | "post-missing-id" | "post-numeric-id", "r2")
         | ("rpc-basic", "r6")
         | ("scopes-read-only", "r5") => json!({"ok": false, "error": {"code": "INVALID_REQUEST"}}),
@@ -164,7 +164,7 @@ pub(super) fn other_reason(name: &str) -> bool {
 /// What is answered on purpose to an HTTP exchange that the real gateway answers otherwise.
 pub(super) fn http_instead(case: &str) -> Option<HttpAnswer> {
     Some(match case {
-        // Chat is not among what this program does; the real one answers the same when it is turned off.
+        // This program has no chat; the real gateway answers the same when chat is turned off.
         "models" | "models-noauth" | "chat" => HttpAnswer { status: 404, body: HttpBody::Text("Not Found".to_owned()) },
         // A tool of OpenClaw that is not here.
         "inv-memsearch" => HttpAnswer {
@@ -195,7 +195,7 @@ pub(super) enum HttpBody {
     },
 }
 
-/// Everything that stands in `expected` and not so in `got`.
+/// All parts of `expected` that are missing or different in `got`.
 pub(super) fn holds(expected: &Value, got: &Value) -> Vec<String> {
     fn walk(expected: &Value, got: &Value, path: &str, wrong: &mut Vec<String>) {
         match expected {

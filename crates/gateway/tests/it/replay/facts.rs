@@ -1,5 +1,5 @@
-//! What a real OpenClaw gateway was seen to answer, as `scripts/recordings/make.py` wrote it down: requests to send again,
-//! and of each answer the codes, the keys and the types of values.
+//! Answers of a real OpenClaw gateway, as `scripts/recordings/make.py` wrote them: requests to send again, and of each
+//! answer the codes, the keys and the types of values.
 
 use crate::harness::TOKEN;
 use serde::Deserialize;

@@ -17,7 +17,7 @@ use std::{
 use tokio::sync::mpsc;
 use tokio_websockets::Message;
 
-/// Time for anything to happen: the slowest is a question that nobody answers for 20 seconds.
+/// How long an event may take; the slowest is a question that expires after 20 seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long silence is listened to.
 const SILENCE: Duration = Duration::from_millis(300);
@@ -197,7 +197,7 @@ impl<'a> Player<'a> {
         if line.closed.as_ref().map(|(code, _)| *code) != Some(code) {
             self.wrong.push(format!("{name}: closed {:?} instead of {code}", line.closed));
         }
-        // Where the real one gives a reason, ours is the same; where it gives none, ours may say more.
+        // If the real gateway gives a reason, ours must be equal; if it gives none, ours may give one.
         if let Some((_, ours)) = line.closed.as_ref().filter(|(_, ours)| !reason.is_empty() && ours != reason)
             && !differences::other_reason(name)
         {
@@ -227,7 +227,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// The first frame that fits, heard already or still to come.
+    /// The first matching frame, received already or still to come.
     async fn heard(&mut self, name: &str, wanted: impl Fn(&Value) -> bool) -> Option<Value> {
         let line = self.lines.get_mut(name)?;
         if let Some(at) = line.kept.iter().position(&wanted) {

@@ -47,7 +47,7 @@ impl Challenge {
             let (word, after) = rest.split_at(end);
             let value = after.trim_start_matches([' ', '\t']).strip_prefix('=');
             let Some(value) = value else {
-                // A word that is not given a value is a scheme, and what follows belongs to it.
+                // A word without a value is a scheme, and the parameters after it belong to that scheme.
                 if found.is_some() {
                     return found;
                 }

@@ -13,10 +13,10 @@ use super::{
     union,
 };
 use crate::client::{
-    child::Plain,
+    child::PlainLauncher,
     config::{GrantKind, ServerConfig},
     http::{self, HttpClient},
-    live::{Live, Opening},
+    live::{ConnectContext, LiveServer},
     mux::{Inbox, unknown},
     terms::Dialect,
 };
@@ -38,8 +38,8 @@ pub struct Login {
     auth: Arc<Authorizer>,
 }
 
-/// A login that waits for its answer. Good for one.
-pub struct Begun {
+/// A login that waits for its redirect. It can be completed once.
+pub struct PendingLogin {
     url: String,
     state: String,
     verifier: String,
@@ -51,13 +51,13 @@ pub struct Begun {
     operation: Option<String>,
 }
 
-impl fmt::Debug for Begun {
+impl fmt::Debug for PendingLogin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Begun").field("issuer", &self.server.issuer).finish_non_exhaustive()
     }
 }
 
-impl Begun {
+impl PendingLogin {
     /// The address a person opens.
     pub fn url(&self) -> &str {
         &self.url
@@ -103,20 +103,20 @@ impl Login {
     /// Connects as any call would. Gives the number of tools.
     pub async fn probe(&self) -> Result<usize, Failure> {
         let looking = async {
-            let live = Live::open(Opening {
+            let live = LiveServer::open(ConnectContext {
                 name: &self.name,
                 config: &self.config,
-                launcher: &Plain,
+                launcher: &PlainLauncher,
                 client: Some(self.client.clone()),
                 auth: Some(self.auth.clone()),
-                inbox: Arc::new(Nobody),
+                inbox: Arc::new(NoQuestions),
                 dialect: &Dialect::Mcp,
                 children: Arc::default(),
                 errors: Arc::default(),
                 clock: system_clock(),
             })
             .await
-            .map_err(|gone| gone.why)?;
+            .map_err(|unavailable| unavailable.why)?;
             let tools = live.tools().await.map_err(|error| RpcError::from(error).message);
             live.stop().await;
             tools.map(|tools| tools.len())
@@ -143,15 +143,15 @@ impl Login {
         known.and_then(|client| Url::parse(&client.redirect).ok()?.port()).unwrap_or_default()
     }
 
-    /// Finds out who gives out tokens, makes us known there, and gives the address for a person's browser. The answer
-    /// comes back to `redirect`.
-    pub async fn begin(&self, redirect: &str) -> Result<Begun, Failure> {
+    /// Finds the authorisation server, registers this client there, and returns the address for a person's browser. The
+    /// answer comes back to `redirect`.
+    pub async fn begin(&self, redirect: &str) -> Result<PendingLogin, Failure> {
         self.begin_or_say_why(redirect).await.map_err(|why| {
             self.failed(why).suggest("Nothing was sent to anybody but the addresses that the server named.")
         })
     }
 
-    async fn begin_or_say_why(&self, redirect: &str) -> Result<Begun, String> {
+    async fn begin_or_say_why(&self, redirect: &str) -> Result<PendingLogin, String> {
         let auth = &self.auth;
         let record = auth.record()?;
         let LoginRequest { scopes: wanted, resource_metadata, operation } = record.wanted.clone().unwrap_or_default();
@@ -162,14 +162,15 @@ impl Login {
         if !server.has_pkce() {
             return Err(format!("{} does not say that it knows PKCE with S256", shorten(&server.issuer)));
         }
-        let endpoint = server.authorization_endpoint.as_deref().ok_or("the authorisation server asks nobody")?;
+        let endpoint =
+            server.authorization_endpoint.as_deref().ok_or("the authorisation server has no authorization endpoint")?;
         let mut url = fetcher.check(endpoint)?;
         let client = registration::choose(&fetcher, &server, &auth.config, &record, redirect).await?;
-        // Also when nobody agrees in the end: the next login is the same client.
+        // Stored even if the person does not agree: the next login uses the same client.
         let (issuer, ours) = (server.issuer.clone(), client.clone());
         auth.change(move |record| record.remember(issuer, ours)).await?;
         let scopes = match record.grant.as_ref().filter(|grant| grant.issuer == server.issuer) {
-            // What was allowed before is not given up.
+            // The scopes that were granted before are requested again.
             Some(grant) if wanted.is_some() => union(&grant.requested, &wanted.unwrap_or_default()),
             _ => auth.scopes(wanted.as_ref(), &resource),
         };
@@ -187,7 +188,7 @@ impl Login {
                 query.append_pair("scope", &scopes.join(" "));
             }
         }
-        Ok(Begun {
+        Ok(PendingLogin {
             url: url.into(),
             state,
             verifier,
@@ -201,7 +202,7 @@ impl Login {
     }
 
     /// Takes the answer, the query of the address that was called, and exchanges it for a token, which is kept.
-    pub async fn finish(&self, begun: Begun, query: &str) -> Result<(), Failure> {
+    pub async fn finish(&self, begun: PendingLogin, query: &str) -> Result<(), Failure> {
         let code = code(&begun, query).map_err(|why| self.failed(why))?;
         let fetcher = Fetcher::new(&self.client, &self.auth.url).map_err(|why| self.failed(why))?;
         let asked = TokenRequest {
@@ -234,18 +235,18 @@ pub async fn logout(name: &str, folder: &Path) -> Result<bool, Failure> {
         return Ok(false);
     }
     let _alone = file.lock().await.map_err(broken)?;
-    // One that cannot be read goes as well.
+    // A record that cannot be read is deleted as well.
     let was_there = file.read().map_or(true, |record| record.grant.is_some());
     file.remove().map_err(broken)?;
     Ok(was_there)
 }
 
-/// The code of an answer, after everything that must hold for it.
-fn code(begun: &Begun, query: &str) -> Result<String, String> {
+/// The code of an answer, after all checks of the answer.
+fn code(begun: &PendingLogin, query: &str) -> Result<String, String> {
     if !begun.is_answer(query) {
         return Err("the answer does not belong to this login".to_owned());
     }
-    // First of all whose answer it is: what somebody else says is not even shown.
+    // The sender is checked first: an error from another sender is not shown.
     let iss = only(query, "iss")?;
     if !begun.server.is_answer_of(iss.as_deref()) {
         return Err(format!("the answer does not come from {}; it is not used", shorten(&begun.server.issuer)));
@@ -292,10 +293,10 @@ fn code_challenge(verifier: &str) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(verifier))
 }
 
-/// Answers no questions.
-struct Nobody;
+/// An asker that answers no questions.
+struct NoQuestions;
 
-impl Inbox for Nobody {
+impl Inbox for NoQuestions {
     fn notified(&self, _: &str, _: Payload) {}
 
     fn asked<'a>(&'a self, method: &'a str, _: Payload) -> BoxFuture<'a, Result<Value, RpcError>> {
@@ -308,8 +309,8 @@ mod tests {
     use super::*;
     use crate::client::oauth::registration::{Origin, Proof};
 
-    fn begun(says_iss: bool) -> Begun {
-        Begun {
+    fn begun(says_iss: bool) -> PendingLogin {
+        PendingLogin {
             url: String::new(),
             state: "s".into(),
             verifier: "hush".into(),

@@ -14,7 +14,7 @@ mod store;
 mod token;
 
 pub(crate) use challenge::{Challenge, is_scope};
-pub use login::{Begun, Login, logout};
+pub use login::{Login, PendingLogin, logout};
 
 use super::{
     config::{GrantKind, OauthConfig, ServerConfig},
@@ -28,14 +28,14 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use store::{Grant, LoginRequest, Record, Stamp, TokenFile};
-use token::{Credential, Issued, Refusal, TokenRequest};
+use store::{FileVersion, Grant, LoginRequest, Record, TokenFile};
+use token::{Credential, IssuedToken, Refusal, TokenRequest};
 
 /// A token that ends sooner than this is renewed before it is used.
 const RENEW_BEFORE: SignedDuration = SignedDuration::from_secs(30);
-/// After a failed renewal of a token that still counts, the next one waits this long.
+/// The delay before the next renewal if a renewal failed and the token is still valid.
 const RENEW_AGAIN: Duration = Duration::from_secs(30);
-/// More scopes are asked for at most so often for one operation.
+/// How often more scopes are requested for one operation.
 const MAX_STEP_UPS: u32 = 3;
 /// Maximum number of operations whose attempts are counted.
 const MAX_OPERATIONS: usize = 256;
@@ -59,7 +59,7 @@ pub(crate) struct Authorizer {
 #[derive(Default)]
 struct CachedRecord {
     /// Unset before the first reading.
-    stamp: Option<Option<Stamp>>,
+    stamp: Option<Option<FileVersion>>,
     record: Arc<Record>,
     /// Grows with every other token.
     version: u64,
@@ -73,14 +73,14 @@ struct CachedRecord {
 pub(crate) enum Blocked {
     /// A person must do something, or nothing can be done.
     Person(String),
-    /// It may go better another time.
-    Trouble(String),
+    /// A temporary failure.
+    TemporaryFailure(String),
 }
 
-/// What cannot be read or fetched now.
+/// A failure to read or fetch something.
 impl From<String> for Blocked {
     fn from(why: String) -> Self {
-        Self::Trouble(why)
+        Self::TemporaryFailure(why)
     }
 }
 
@@ -120,7 +120,7 @@ impl Authorizer {
         Ok(known.record.clone())
     }
 
-    /// A record of another address is of another server: nothing of it is used.
+    /// A record with another address belongs to another server and is not used.
     fn own(&self, record: Record) -> Record {
         if record.url == self.url { record } else { Record { url: self.url.clone(), ..Record::default() } }
     }
@@ -181,7 +181,7 @@ impl Authorizer {
         outcome
     }
 
-    /// The server takes no token, or not this one.
+    /// Handles a request that was refused because of a missing or invalid token.
     async fn unauthorised(
         &self,
         client: &HttpClient,
@@ -190,7 +190,9 @@ impl Authorizer {
     ) -> Result<String, Blocked> {
         if self.config.grant == GrantKind::ClientCredentials {
             if refused.was_new {
-                return Err(Blocked::Trouble("the server refuses the token that was given out for it".to_owned()));
+                return Err(Blocked::TemporaryFailure(
+                    "the server refuses the token that was given out for it".to_owned(),
+                ));
             }
             return Ok(self.obtain(client, record, &refused.challenge, None).await?);
         }
@@ -200,8 +202,8 @@ impl Authorizer {
         {
             match self.renew(client, grant.access.reveal()).await {
                 Ok(token) => return Ok(token),
-                Err(Refusal::Trouble(why)) => {
-                    return Err(Blocked::Trouble(format!("the token ended and cannot be renewed now: {why}")));
+                Err(Refusal::TemporaryFailure(why)) => {
+                    return Err(Blocked::TemporaryFailure(format!("the token ended and cannot be renewed now: {why}")));
                 }
                 Err(Refusal::Invalid(why)) => tracing::info!(server = self.server, why, "a refresh token ended"),
             }
@@ -215,7 +217,7 @@ impl Authorizer {
         Err(Blocked::Person(format!("authorisation needed: run `toolyard mcp login {}`", self.server)))
     }
 
-    /// The token is good, but allows too little.
+    /// Handles a request that was refused because the token's scopes are not enough.
     async fn step_up(
         &self,
         client: &HttpClient,
@@ -252,7 +254,7 @@ impl Authorizer {
         )))
     }
 
-    /// Notes what the next login must ask for.
+    /// Stores the scopes that the next login must request.
     async fn want(&self, wanted: LoginRequest) {
         if let Err(why) = self.change(move |record| record.wanted = Some(wanted)).await {
             tracing::warn!(server = self.server, why, "what a server wants could not be noted");
@@ -271,15 +273,15 @@ impl Authorizer {
     /// Uses the refresh token to get a new token, unless another process was faster.
     async fn renew(&self, client: &HttpClient, used: &str) -> Result<String, Refusal> {
         let _one = self.renewing.lock().await;
-        let _alone = self.file.lock().await.map_err(Refusal::Trouble)?;
-        let record = self.record().map_err(Refusal::Trouble)?;
-        let gone = || Refusal::Invalid("there is no refresh token".to_owned());
-        let grant = record.grant.as_ref().ok_or_else(gone)?;
+        let _alone = self.file.lock().await.map_err(Refusal::TemporaryFailure)?;
+        let record = self.record().map_err(Refusal::TemporaryFailure)?;
+        let unavailable = || Refusal::Invalid("there is no refresh token".to_owned());
+        let grant = record.grant.as_ref().ok_or_else(unavailable)?;
         if grant.access.reveal() != used {
             return Ok(grant.access.reveal().to_owned());
         }
-        let refresh = grant.refresh.as_ref().ok_or_else(gone)?;
-        let fetcher = Fetcher::new(client, &self.url).map_err(Refusal::Trouble)?;
+        let refresh = grant.refresh.as_ref().ok_or_else(unavailable)?;
+        let fetcher = Fetcher::new(client, &self.url).map_err(Refusal::TemporaryFailure)?;
         let asked = TokenRequest {
             endpoint: &grant.token_endpoint,
             client: &grant.client,
@@ -296,12 +298,12 @@ impl Authorizer {
                     until: issued.until,
                     ..grant.clone()
                 };
-                self.change_locked(|record| record.grant = Some(renewed)).map_err(Refusal::Trouble)?;
+                self.change_locked(|record| record.grant = Some(renewed)).map_err(Refusal::TemporaryFailure)?;
                 self.known().renewal_failed = None;
                 Ok(token)
             }
             Err(Refusal::Invalid(why)) => {
-                // It will not count the next time either.
+                // A retry with the same refresh token would fail too.
                 let forgotten = self.change_locked(|record| {
                     if let Some(grant) = &mut record.grant {
                         grant.refresh = None;
@@ -373,7 +375,7 @@ impl Authorizer {
 }
 
 impl CachedRecord {
-    fn take(&mut self, record: Record, stamp: Option<Stamp>) {
+    fn take(&mut self, record: Record, stamp: Option<FileVersion>) {
         let token = |record: &Record| record.grant.as_ref().map(|grant| grant.access.clone());
         if token(&record) != token(&self.record) {
             self.version += 1;
@@ -416,7 +418,7 @@ impl Record {
 
 /// A token that was given out, with all that is needed to renew it.
 fn granted(
-    issued: Issued,
+    issued: IssuedToken,
     server: &discovery::AuthServer,
     resource: &str,
     client: Client,
@@ -434,7 +436,7 @@ fn granted(
     }
 }
 
-/// All of the first, then those of the second that are not among them.
+/// The union of both lists, in order.
 fn union(first: &[String], second: &[String]) -> Vec<String> {
     let mut all = first.to_vec();
     for scope in second {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How a client shows at the token endpoint that it is itself.
+/// How a client authenticates at the token endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Proof {
     #[serde(rename = "client_secret_basic")]
@@ -73,7 +73,7 @@ pub(super) struct Client {
     pub(super) secret: Option<Secret>,
     pub(super) proof: Proof,
     pub(super) origin: Origin,
-    /// Where answers come back to.
+    /// The redirect address.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) redirect: String,
     /// When its secret ends.

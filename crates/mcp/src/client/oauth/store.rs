@@ -71,7 +71,7 @@ pub(super) struct Grant {
     pub(super) requested: Vec<String>,
 }
 
-/// What the server wants before it goes on.
+/// What the server requires before it accepts further requests.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct LoginRequest {
@@ -79,7 +79,7 @@ pub(super) struct LoginRequest {
     pub(super) scopes: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) resource_metadata: Option<String>,
-    /// What was refused for want of scopes.
+    /// The operation that was refused because of missing scopes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) operation: Option<String>,
 }
@@ -106,7 +106,7 @@ pub(super) struct Record {
 
 /// Which version of the file was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp(u64, i64, i64, u64);
+pub(super) struct FileVersion(u64, i64, i64, u64);
 
 /// The file of one server.
 #[derive(Debug)]
@@ -127,9 +127,9 @@ impl TokenFile {
     }
 
     /// The version that is there now; cheap.
-    pub(super) fn stamp(&self) -> Option<Stamp> {
+    pub(super) fn stamp(&self) -> Option<FileVersion> {
         let found = fs::metadata(&self.path).ok()?;
-        Some(Stamp(found.ino(), found.mtime(), found.mtime_nsec(), found.len()))
+        Some(FileVersion(found.ino(), found.mtime(), found.mtime_nsec(), found.len()))
     }
 
     /// Reads the record. A file that others can read is not trusted.
@@ -145,7 +145,7 @@ impl TokenFile {
             return Err(format!("{path} can be read by others; make it private with: chmod 600 {path}"));
         }
         let text = fs::read_to_string(&self.path).map_err(|e| broken(&e))?;
-        // What serde would say could hold a part of the file.
+        // serde's message could contain a part of the file.
         serde_json::from_str(&text).map_err(|_| broken(&"it cannot be read; `toolyard mcp logout` removes it"))
     }
 

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
-/// A token longer than this is not taken: it would not fit into a header anywhere.
+/// A longer token is refused: it would not fit into a header.
 const MAX_TOKEN: usize = 16 << 10;
 /// A lifetime longer than this is cut.
 const MAX_LIFETIME: i64 = 10 * 365 * 24 * 3600;
@@ -31,20 +31,20 @@ pub(super) enum Refusal {
     /// The credential is not valid, or expired.
     Invalid(String),
     /// Any other failure, which may be temporary.
-    Trouble(String),
+    TemporaryFailure(String),
 }
 
 impl Refusal {
     pub(super) fn into_message(self) -> String {
         match self {
-            Self::Invalid(why) | Self::Trouble(why) => why,
+            Self::Invalid(why) | Self::TemporaryFailure(why) => why,
         }
     }
 }
 
 /// A token that was given out.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Issued {
+pub(super) struct IssuedToken {
     pub(super) access: Secret,
     pub(super) refresh: Option<Secret>,
     pub(super) until: Option<Timestamp>,
@@ -65,13 +65,14 @@ pub(super) async fn ask(
     config: &OauthConfig,
     asked: &TokenRequest<'_>,
     given: Credential<'_>,
-) -> Result<Issued, Refusal> {
-    let secret = asked.client.secret(config).map_err(Refusal::Trouble)?;
+) -> Result<IssuedToken, Refusal> {
+    let secret = asked.client.secret(config).map_err(Refusal::TemporaryFailure)?;
     let (authorization, body) = request(asked, secret.as_deref(), &given);
     let authorization = authorization.map(HeaderValue::try_from).transpose();
-    let authorization = authorization.map_err(|_| Refusal::Trouble("the client's secret cannot be sent".to_owned()))?;
+    let authorization =
+        authorization.map_err(|_| Refusal::TemporaryFailure("the client's secret cannot be sent".to_owned()))?;
     let form = "application/x-www-form-urlencoded";
-    let answer = fetcher.post(asked.endpoint, form, authorization, body).await.map_err(Refusal::Trouble)?;
+    let answer = fetcher.post(asked.endpoint, form, authorization, body).await.map_err(Refusal::TemporaryFailure)?;
     if !answer.status.is_success() {
         let refused = Refused::read(answer.body.as_ref());
         let is_final = matches!(
@@ -79,9 +80,9 @@ pub(super) async fn ask(
             Some("invalid_grant" | "invalid_client" | "unauthorized_client" | "invalid_scope")
         );
         let why = format!("no token was given out: {}", said(answer.status, answer.body.as_ref()));
-        return Err(if is_final { Refusal::Invalid(why) } else { Refusal::Trouble(why) });
+        return Err(if is_final { Refusal::Invalid(why) } else { Refusal::TemporaryFailure(why) });
     }
-    issued(answer.body.unwrap_or_default()).map_err(Refusal::Trouble)
+    issued(answer.body.unwrap_or_default()).map_err(Refusal::TemporaryFailure)
 }
 
 /// The header and the form of a request.
@@ -130,8 +131,8 @@ struct Answered {
     scope: Option<String>,
 }
 
-fn issued(body: Value) -> Result<Issued, String> {
-    // What serde would say of it could hold a part of the token.
+fn issued(body: Value) -> Result<IssuedToken, String> {
+    // serde's message could contain a part of the token.
     let answered: Answered =
         serde_json::from_value(body).map_err(|_| "the answer of the token endpoint holds no token".to_owned())?;
     if !answered.token_type.eq_ignore_ascii_case("bearer") {
@@ -148,7 +149,7 @@ fn issued(body: Value) -> Result<Issued, String> {
     // Some servers write the number as text.
     let seconds = answered.expires_in.as_ref().and_then(|v| v.as_i64().or_else(|| v.as_str()?.parse().ok()));
     let lifetime = seconds.map(|seconds| SignedDuration::from_secs(seconds.clamp(0, MAX_LIFETIME)));
-    Ok(Issued {
+    Ok(IssuedToken {
         access: Secret::new(answered.access_token),
         refresh: answered.refresh_token.filter(|token| token.len() <= MAX_TOKEN && !token.is_empty()).map(Secret::new),
         until: lifetime.map(|lifetime| Timestamp::now() + lifetime),

@@ -70,7 +70,7 @@ fn a_package_of_the_registry_is_unpacked_and_not_run() {
     let outcome = yard.accept("npm:evil-plugin@1.0.0");
     assert!(outcome.folder.join("node_modules/dep/package.json").exists());
     assert!(!outcome.folder.join(".npmrc").exists());
-    // A manifest that is not good ends it before npm sees a dependency.
+    // An invalid manifest ends the installation before npm sees a dependency.
     let yard = Yard::new();
     yard.registry.publish("evil-plugin", &json!({"dependencies": {"dep": "*"}}), &[("openclaw.plugin.json", "{}")]);
     let outcome = yard.refuse("npm:evil-plugin", "VALIDATION_ERROR", "id is missing");
@@ -167,7 +167,7 @@ fn filters_hooks_and_lfs_of_a_repository_do_not_run() {
         ("big.bin", pointer),
     ];
     let source = yard.repository(&files, |folder| {
-        // Configuration of the repository itself stays where it is; a clone does not take it along.
+        // The repository's own configuration is not part of a clone.
         git(folder, &["config", "uploadpack.packObjectsHook", &yard.outside.join("payload").display().to_string()]);
         git(folder, &["config", "core.hooksPath", "hooks"]);
         git(folder, &["config", "filter.evil.clean", "cat"]);
@@ -286,7 +286,7 @@ fn archives_with_links_devices_and_paths_out_are_refused() {
 #[test]
 fn archives_that_grow_are_refused_and_archives_in_archives_stay_packed() {
     let yard = Yard::new();
-    // 1.5 GiB of zeros, 7 MB packed: refused by what the header says, before they are unpacked.
+    // 1.5 GiB of zeros, 7 MB packed: refused because of the size in the header, before they are unpacked.
     let mut huge = entry("p/zeros", b'0', "", b"");
     huge[124..136].copy_from_slice(format!("{:011o}\0", 3_u64 << 29).as_bytes());
     huge[148..156].copy_from_slice(b"        ");

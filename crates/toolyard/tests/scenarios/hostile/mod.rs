@@ -1,6 +1,6 @@
 //! Packages that try to run code, read or write files of the user, or fill the disk while they are installed. Each is
-//! installed by the real program under [`trace`]. For each holds: nothing of it runs, no program runs outside walls, nothing
-//! changes outside the folder of plugins, and a package that is refused leaves nothing behind.
+//! installed by the real program under [`trace`]. For each package, nothing of it runs, no program runs outside the
+//! sandbox, nothing changes outside the folder of plugins, and a refused package leaves nothing behind.
 
 mod cases;
 mod packages;
@@ -16,7 +16,7 @@ use std::{
 };
 use trace::Executed;
 
-/// A machine with things to steal and destroy, and a registry.
+/// A home with files that a package could steal or destroy, and a registry.
 struct Yard {
     place: Place,
     /// Files of the user. Nothing may change here.
@@ -26,7 +26,7 @@ struct Yard {
     registry: Registry,
 }
 
-/// What came of an installation.
+/// The result of an installation.
 struct Outcome {
     code: i32,
     answer: Value,
@@ -80,7 +80,7 @@ impl Yard {
         format!("#!/bin/sh\ntouch {}\n", self.witness.display())
     }
 
-    /// A folder of a package that is good so far: a manifest with one skill, and more files.
+    /// A folder with a valid package: a manifest with one skill, and further files.
     fn package(&self, files: &[(&str, &str)]) -> PathBuf {
         let folder = self.place.vault.parent().unwrap().join("package");
         write_files(&folder, &[("openclaw.plugin.json", MANIFEST), ("skills/good/SKILL.md", "# Good")]);
@@ -88,7 +88,7 @@ impl Yard {
         folder
     }
 
-    /// Installs, and checks what holds for every package.
+    /// Installs a package and checks the rules for every package.
     fn install(&self, source: &str) -> Outcome {
         let before = snapshot(&self.outside);
         let program = PathBuf::from(env!("CARGO_BIN_EXE_toolyard")).canonicalize().unwrap();
@@ -118,7 +118,7 @@ impl Yard {
         Outcome { code: traced.code, answer, executed, folder: plugins.join("hostile/package") }
     }
 
-    /// Installs what must be refused, with a code and words of the reason.
+    /// Installs a package that must be refused, and checks the error's code and text.
     fn refuse(&self, source: &str, code: &str, why: &str) -> Outcome {
         let outcome = self.install(source);
         let error = &outcome.answer["error"];
@@ -138,7 +138,7 @@ impl Yard {
         outcome
     }
 
-    /// Installs what is harmless once nothing of it runs.
+    /// Installs a package that is accepted because nothing of it runs.
     fn accept(&self, source: &str) -> Outcome {
         let outcome = self.install(source);
         assert_eq!(outcome.code, 0, "{source}: {}", outcome.answer);

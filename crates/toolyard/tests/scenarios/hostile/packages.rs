@@ -172,7 +172,7 @@ fn serve(mut connection: TcpStream, packages: &Mutex<BTreeMap<String, Published>
         "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
         body.len()
     );
-    // A client that went away is its own business.
+    // A client may disconnect before it has read the answer.
     if connection.write_all(head.as_bytes()).and_then(|()| connection.write_all(&body)).is_err() {
         log.lock().unwrap().push(format!("{path} was not taken"));
     }

@@ -23,7 +23,7 @@ pub(crate) struct Executed {
     pub(crate) program: PathBuf,
     /// Its arguments, with spaces between them.
     pub(crate) arguments: String,
-    /// Whether it started inside walls: with a seccomp filter, and unable to gain privileges.
+    /// Whether it started in the sandbox: with a seccomp filter, and unable to gain privileges.
     pub(crate) confined: bool,
 }
 

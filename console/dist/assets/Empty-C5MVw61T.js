@@ -1,1 +1,0 @@
-import{B as e,C as t,E as n,I as r,R as i,V as a,X as o,w as s,x as c}from"./disclose-version-B0leeuqv.js";import{t as l}from"./Command-CIFWeNEI.js";var u=n(`<div class="empty"><p> </p><!></div>`);function d(n,d){var f=u(),p=i(f),m=e(p,!0),h=a(p),g=e=>{l(e,{get text(){return d.command}})};c(h,e=>{d.command&&e(g)}),o(f),r(()=>t(m,d.sentence)),s(n,f)}export{d as t};

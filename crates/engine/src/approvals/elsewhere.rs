@@ -1,0 +1,325 @@
+//! Approvals over the nodes of a cluster.
+//!
+//! A question and its answer are facts, so that any node can answer: the compare-and-set of the answer decides who was
+//! first. Two small spaces of facts tell the other nodes what concerns them. [`OPEN`] names the questions that wait: a
+//! node that finds one removed reads the answer, and wakes the caller that waits here. [`REACH`] says which nodes have
+//! somebody connected who could answer. Both are read once a second, and after hints of the store while a caller waits.
+//!
+//! Nothing of this happens over a store that only this machine uses.
+
+use super::{Approval, ApprovalDecision, ApprovalEvent, Approvals, SPACE, Settled, Settler};
+use crate::store::{Hints, Owner, Store, StoreError};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use toolyard_protocol::Failure;
+
+/// Questions that wait, by id.
+const OPEN: &str = "openQuestions";
+/// The nodes with somebody who can answer, by node.
+const REACH: &str = "reach";
+/// How often the questions of other nodes are read at most.
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// How often they are read when no hint comes.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A question of another node is closed this long after its end, if that node did not close it.
+const CLOSED_FOR_OTHERS_AFTER: Duration = Duration::from_secs(5);
+
+/// What a node keeps about the questions of the others.
+#[derive(Default)]
+pub(super) struct Elsewhere {
+    questions: Mutex<HashMap<String, Asked>>,
+    /// Questions of this node whose callers went away, to be taken off the list of open ones.
+    withdrawn: Mutex<Vec<String>>,
+    approvers: AtomicBool,
+    people: AtomicBool,
+    changed: Notify,
+}
+
+/// A question of another node.
+struct Asked {
+    approval: Arc<Approval>,
+    by: Owner,
+}
+
+/// The value of a fact in [`OPEN`]: who asks.
+#[derive(Serialize, Deserialize)]
+struct OpenQuestion {
+    node: String,
+    epoch: u64,
+}
+
+/// The value of a fact in [`REACH`].
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Reach {
+    node: String,
+    epoch: u64,
+    /// Somebody is connected who may answer questions.
+    approvers: bool,
+    /// A person who may answer everything can be reached.
+    people: bool,
+}
+
+/// What one look at the store found.
+struct Look {
+    open: HashMap<String, Owner>,
+    /// Questions that were not known here.
+    new: Vec<Asked>,
+    /// Questions known here that do not wait any more.
+    over: Vec<(String, Option<Approval>)>,
+    /// Questions whose end has passed long ago.
+    expired: Vec<String>,
+    approvers: bool,
+    people: bool,
+}
+
+impl Elsewhere {
+    fn questions(&self) -> MutexGuard<'_, HashMap<String, Asked>> {
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The caller of a question of this node went away.
+    pub(super) fn withdraw(&self, id: &str) {
+        self.withdrawn.lock().unwrap_or_else(PoisonError::into_inner).push(id.to_owned());
+        self.changed.notify_one();
+    }
+
+    /// Somebody who can answer came or went.
+    pub(super) fn reach_changed(&self) {
+        self.changed.notify_one();
+    }
+
+    pub(super) fn has_approvers(&self) -> bool {
+        self.approvers.load(Ordering::Acquire)
+    }
+
+    pub(super) fn has_people(&self) -> bool {
+        self.people.load(Ordering::Acquire)
+    }
+
+    /// The questions of other nodes.
+    pub(super) fn asked(&self) -> Vec<Arc<Approval>> {
+        self.questions().values().map(|asked| asked.approval.clone()).collect()
+    }
+}
+
+/// Waits for a hint; for ever if none are wanted.
+async fn hinted(hints: &mut Option<Hints>) {
+    if let Some(hints) = hints
+        && hints.changed().await.is_ok()
+    {
+        return;
+    }
+    // A store that ended sends no more hints.
+    std::future::pending().await
+}
+
+/// Puts a question on the list that the nodes share.
+pub(super) fn list_open(store: &dyn Store, id: &str) -> Result<(), StoreError> {
+    let Owner { node, epoch } = store.owner();
+    let value = serde_json::to_vec(&OpenQuestion { node, epoch }).map_err(|e| StoreError::failed(e.to_string()))?;
+    store.put(OPEN, id, value, None).map(|_| ())
+}
+
+/// Takes a question off that list.
+pub(super) fn unlist(store: &dyn Store, id: &str) -> Result<(), StoreError> {
+    store.remove(OPEN, id).map(|_| ())
+}
+
+/// Whether a question is on that list.
+pub(super) fn is_listed(store: &dyn Store, id: &str) -> Result<bool, StoreError> {
+    Ok(store.get(OPEN, id)?.is_some())
+}
+
+/// Whether another node that is alive can reach somebody: approvers, and people.
+fn reached(store: &dyn Store) -> Result<(bool, bool), StoreError> {
+    let mine = store.owner();
+    let mut found = (false, false);
+    for (key, value) in store.list(REACH)? {
+        let Ok(reach) = serde_json::from_slice::<Reach>(&value) else { continue };
+        let owner = Owner { node: reach.node, epoch: reach.epoch };
+        if owner == mine {
+            continue;
+        }
+        match store.is_alive(&owner)? {
+            true => found = (found.0 || reach.approvers, found.1 || reach.people),
+            // Whoever sees it first removes what a dead node left behind.
+            false => drop(store.remove(REACH, &key)?),
+        }
+    }
+    Ok(found)
+}
+
+impl Approvals {
+    /// Whether somebody connected to another node can answer, asked of the store itself. May block.
+    pub(super) fn is_reached_elsewhere(&self) -> Result<bool, StoreError> {
+        match &self.elsewhere {
+            Some(_) => Ok(reached(&*self.store)?.0),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether a question was asked by a caller of this node.
+    pub fn is_asked_here(&self, id: &str) -> bool {
+        self.lock().contains_key(id)
+    }
+
+    /// Keeps what this node knows of the others' questions current, until stopped. Returns at once over a store that
+    /// no other node uses.
+    pub(crate) async fn follow_others(self: Arc<Self>, stop: CancellationToken) {
+        let Some(elsewhere) = &self.elsewhere else { return };
+        let mut told = None;
+        loop {
+            // Hints cost the other nodes something, and are wanted while a caller waits here.
+            let mut hints = self.waits().then(|| self.store.watch());
+            if let Err(failure) = self.look(elsewhere, &mut told).await {
+                tracing::warn!(error = %failure.message, "the questions of other nodes cannot be read");
+            }
+            tokio::select! {
+                () = hinted(&mut hints) => {}
+                () = elsewhere.changed.notified() => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = stop.cancelled() => break,
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_PAUSE) => {}
+                () = stop.cancelled() => break,
+            }
+        }
+        let (store, key) = (self.store.clone(), self.store.owner().to_string());
+        if told.is_some() && tokio::task::spawn_blocking(move || store.remove(REACH, &key)).await.is_err() {
+            tracing::debug!("the others still believe that people can be reached here");
+        }
+    }
+
+    async fn look(&self, elsewhere: &Elsewhere, told: &mut Option<Reach>) -> Result<(), Failure> {
+        let withdrawn = std::mem::take(&mut *elsewhere.withdrawn.lock().unwrap_or_else(PoisonError::into_inner));
+        let here: HashSet<String> = self.lock().keys().cloned().collect();
+        let known: HashSet<String> = elsewhere.questions().keys().cloned().collect();
+        let reach = self.reach();
+        let is_news = told.as_ref() != Some(&reach) && (told.is_some() || reach.approvers || reach.people);
+        let (store, clock, mine) = (self.store.clone(), self.clock.clone(), reach.clone());
+        let look = move || -> Result<Look, StoreError> {
+            for id in &withdrawn {
+                unlist(&*store, id)?;
+            }
+            if is_news {
+                let value = serde_json::to_vec(&mine).map_err(|e| StoreError::failed(e.to_string()))?;
+                store.put(REACH, &store.owner().to_string(), value, None)?;
+            }
+            read(&*store, clock.now(), &here, &known)
+        };
+        let look = tokio::task::spawn_blocking(look).await;
+        let look = look.map_err(|_| StoreError::failed("the store did not answer"))??;
+        if is_news {
+            *told = Some(reach);
+        }
+        elsewhere.approvers.store(look.approvers, Ordering::Release);
+        elsewhere.people.store(look.people, Ordering::Release);
+        self.take_in(elsewhere, look).await
+    }
+
+    /// Whether a caller of this node waits for an answer.
+    fn waits(&self) -> bool {
+        !self.lock().is_empty()
+    }
+
+    fn reach(&self) -> Reach {
+        let Owner { node, epoch } = self.store.owner();
+        Reach {
+            node,
+            epoch,
+            approvers: self.approvers.load(Ordering::Acquire) > 0,
+            people: self.people.load(Ordering::Acquire) > 0,
+        }
+    }
+
+    async fn take_in(&self, elsewhere: &Elsewhere, look: Look) -> Result<(), Failure> {
+        for asked in look.new {
+            let approval = asked.approval.clone();
+            let id = approval.request.id.clone();
+            // A caller of this node may have joined the question meanwhile.
+            if !self.lock().contains_key(&id) && elsewhere.questions().insert(id, asked).is_none() {
+                self.announce(ApprovalEvent::Requested(approval));
+            }
+        }
+        for (id, answered) in look.over {
+            let was_elsewhere = elsewhere.questions().remove(&id).is_some();
+            let Some(answered) = answered else { continue };
+            let waiters = self.lock().remove(&id).map(|pending| pending.waiters);
+            let was_here = waiters.is_some();
+            let approval = Arc::new(answered);
+            for waiter in waiters.unwrap_or_default() {
+                // A call that was stopped meanwhile does not wait any more.
+                drop(waiter.send(Settled { approval: approval.clone(), denial: None }));
+            }
+            if was_elsewhere || was_here {
+                self.announce(ApprovalEvent::Resolved(approval));
+            }
+        }
+        for (id, by) in look.open {
+            if let Some(asked) = elsewhere.questions().get_mut(&id) {
+                asked.by = by;
+            }
+        }
+        for id in look.expired {
+            self.finish(&id, ApprovalDecision::Deny, Settler::default(), "timeout").await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the caller of another node's question can be waiting for it.
+    pub(super) fn is_awaited_elsewhere(&self, id: &str) -> bool {
+        let Some(elsewhere) = &self.elsewhere else { return false };
+        let by = elsewhere.questions().get(id).map(|asked| asked.by.clone());
+        by.is_some_and(|by| self.store.is_alive(&by).unwrap_or(false))
+    }
+}
+
+fn read(
+    store: &dyn Store,
+    now: jiff::Timestamp,
+    here: &HashSet<String>,
+    known: &HashSet<String>,
+) -> Result<Look, StoreError> {
+    let question = |id: &str| -> Result<Option<Approval>, StoreError> {
+        Ok(store.get(SPACE, id)?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    };
+    let (mut open, mut new, mut over, mut expired) = (HashMap::new(), Vec::new(), Vec::new(), Vec::new());
+    for (id, value) in store.list(OPEN)? {
+        let Ok(OpenQuestion { node, epoch }) = serde_json::from_slice(&value) else { continue };
+        let by = Owner { node, epoch };
+        if !here.contains(&id) && !known.contains(&id) {
+            match question(&id)? {
+                Some(approval) if approval.decision.is_none() => {
+                    let long_over = approval.request.expires_at.checked_add(CLOSED_FOR_OTHERS_AFTER);
+                    match long_over.is_ok_and(|end| end < now) {
+                        true => expired.push(id.clone()),
+                        false => new.push(Asked { approval: Arc::new(approval), by: by.clone() }),
+                    }
+                }
+                // Its node stopped between the answer and the list.
+                _ => unlist(store, &id)?,
+            }
+        }
+        open.insert(id, by);
+    }
+    for id in here.iter().chain(known).filter(|id| !open.contains_key(*id)) {
+        match question(id)? {
+            Some(approval) if approval.decision.is_some() => over.push((id.clone(), Some(approval))),
+            // It waits here, and the list does not say so.
+            Some(_) if here.contains(id) => list_open(store, id)?,
+            _ => over.push((id.clone(), None)),
+        }
+    }
+    let (approvers, people) = reached(store)?;
+    Ok(Look { open, new, over, expired, approvers, people })
+}

@@ -1,0 +1,40 @@
+//! How a node of a cluster stops taking work before it stops. On a single machine nothing here is ever called.
+
+use super::Engine;
+use std::sync::atomic::{AtomicU8, Ordering};
+use toolyard_protocol::{ErrorCode, Failure};
+
+const SERVING: u8 = 0;
+const ANNOUNCED: u8 = 1;
+const REFUSING: u8 = 2;
+
+/// How far a node is with stopping.
+#[derive(Default)]
+pub(super) struct Draining(AtomicU8);
+
+impl Engine {
+    /// Says that this node is about to stop: balancers should send new work elsewhere. Work that still arrives is done.
+    pub fn announce_drain(&self) {
+        self.inner.draining.0.fetch_max(ANNOUNCED, Ordering::AcqRel);
+    }
+
+    /// Begins no more runs, and takes up none of other nodes. Runs under way go on.
+    pub fn refuse_new_runs(&self) {
+        self.inner.draining.0.store(REFUSING, Ordering::Release);
+    }
+
+    /// Whether this node has said that it is about to stop.
+    pub fn is_draining(&self) -> bool {
+        self.inner.draining.0.load(Ordering::Acquire) != SERVING
+    }
+
+    /// Whether a run may begin here.
+    pub(crate) fn check_not_draining(&self) -> Result<(), Failure> {
+        if self.inner.draining.0.load(Ordering::Acquire) != REFUSING {
+            return Ok(());
+        }
+        Err(Failure::new(ErrorCode::Unavailable, "this node is stopping and begins nothing new")
+            .suggest("Send the request again: another node of the cluster takes it.")
+            .retryable(true))
+    }
+}

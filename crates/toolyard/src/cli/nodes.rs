@@ -1,0 +1,30 @@
+//! `toolyard nodes` and `toolyard migrate`.
+
+use clap::{Args, Subcommand};
+
+/// `toolyard nodes`.
+#[derive(Debug, Subcommand)]
+pub enum NodesCommand {
+    /// List the nodes that serve: name, epoch, address and state (live, draining, dead)
+    List,
+    /// Let a node finish its work and end; other nodes take up what is left
+    Drain {
+        /// The node's name
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// End what a node may write; another node takes over its runs. The node, if it is alive, ends
+    Fence {
+        /// The node's name
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+}
+
+/// `toolyard migrate`.
+#[derive(Debug, Args)]
+pub struct MigrateArgs {
+    /// Where to: `postgres://…`, or `sqlite` for this home's own disk
+    #[arg(long, value_name = "STORE")]
+    pub to: String,
+}
