@@ -61,6 +61,15 @@ pub(crate) fn is_small(space: &str) -> bool {
     is_named(space) && space != "idempotency"
 }
 
+/// Whether a fact of this space gives a permission or authenticates a client. An older version of such a fact must not be used,
+/// so a process asks the ledger for the newest version before it uses one that it has not seen.
+pub(crate) fn is_permission(space: &str) -> bool {
+    PERMISSION_SPACES.contains(&space)
+}
+
+/// The spaces of [`is_permission`]. A subset of the small spaces.
+pub(crate) const PERMISSION_SPACES: [&str; 3] = ["devices", "grant", "grants"];
+
 /// How the ledger names a fact: a keyed hash of its space and its key.
 pub(crate) type FactName = [u8; 16];
 

@@ -34,7 +34,7 @@ mod walk;
 
 pub use changes::{KeyChange, SignedInclusion, key_changes};
 pub use entry::{Leaf, ORIGIN, RunHead, chained_entry};
-pub(crate) use facts::{last_entry_at, names_facts};
+pub(crate) use facts::{last_entry_at, named_versions, names_facts};
 pub use heads::{KeptHead, SignedHead, read_heads};
 pub use receipt::{Receipt, ReceiptProblem, ReceiptRecord, ReceiptReport, verify_receipt};
 pub(crate) use runs::TITLE_CHARS;

@@ -19,7 +19,7 @@ use crate::{
 };
 use jiff::{SignedDuration, Timestamp};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -186,20 +186,37 @@ impl SealedStore {
         if fact_seal::is_named(space) {
             let change = self.signer.facts().change(space, key, fact);
             if fact_seal::is_small(space) {
-                self.remember(change.0, fact.version);
+                self.remember(space, change.0, fact.version);
             }
             self.changes.note(change, is_due);
         }
     }
 
-    /// Remembers the newest version of a fact.
-    fn remember(&self, name: FactName, version: u64) {
+    /// Remembers the newest version of a fact. Permissions are always remembered: people give them, so they are few, and the
+    /// ledger would be read again for each one that is not.
+    fn remember(&self, space: &str, name: FactName, version: u64) {
         let mut newest = lock(&self.newest);
-        if newest.len() >= MAX_REMEMBERED && !newest.contains_key(&name) {
+        if newest.len() >= MAX_REMEMBERED && !newest.contains_key(&name) && !fact_seal::is_permission(space) {
             return;
         }
         let known = newest.entry(name).or_insert(version);
         *known = version.max(*known);
+    }
+
+    /// Learns the newest version of a permission from the ledger, together with those of the other permissions in the
+    /// store: the ledger is read once for all of them. Without this, a grant that was revoked before this process started
+    /// would be used again if somebody put it back.
+    fn ask_ledger(&self, space: &str, name: FactName) -> Result<(), StoreError> {
+        let mut names = HashSet::from([name]);
+        for permissions in fact_seal::PERMISSION_SPACES {
+            self.each_stored(permissions, &mut |fact| {
+                names.insert(self.signer.facts().name(permissions, &fact.key));
+                Ok(())
+            })?;
+        }
+        let versions = ledger::named_versions(&*self.inner, &names)?;
+        versions.into_iter().for_each(|(name, version)| self.remember(space, name, version));
+        Ok(())
     }
 
     /// Opens what was read of a fact.
@@ -209,7 +226,15 @@ impl SealedStore {
     /// version that is still there was put back by somebody else.
     fn opened(&self, space: &str, key: &str, stored: Vec<u8>) -> Result<Opened, StoreError> {
         let name = fact_seal::is_small(space).then(|| self.signer.facts().name(space, key));
-        let known = name.and_then(|name| lock(&self.newest).get(&name).copied()).unwrap_or(0);
+        let mut known = name.and_then(|name| lock(&self.newest).get(&name).copied());
+        if known.is_none()
+            && fact_seal::is_permission(space)
+            && let Some(name) = name
+        {
+            self.ask_ledger(space, name)?;
+            known = lock(&self.newest).get(&name).copied();
+        }
+        let known = known.unwrap_or(0);
         let read = self.unsealed(space, key, stored)?;
         let read = match read.version < known && !read.is_foreign {
             false => read,
@@ -226,7 +251,7 @@ impl SealedStore {
         }
         self.last_version.fetch_max(read.version, Ordering::AcqRel);
         if let Some(name) = name {
-            self.remember(name, read.version);
+            self.remember(space, name, read.version);
         }
         Ok(read)
     }

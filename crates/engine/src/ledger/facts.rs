@@ -14,12 +14,15 @@ use crate::{
     store::{StoreError, StoredFact},
 };
 use jiff::Timestamp;
-use std::collections::HashSet;
+use memchr::memmem;
+use std::collections::{HashMap, HashSet};
 
 /// Facts read at a time.
 const FACTS_PER_PAGE: usize = 1000;
 /// Entries read at a time while the ledger is searched for facts.
 const ENTRIES_PER_PAGE: usize = 512;
+/// What the JSON of every leaf that names facts contains.
+const FACTS_MARK: &[u8] = b"\"type\":\"facts\"";
 
 fn bad(name: Option<String>, seq: u64, problem: String) -> FirstBad {
     FirstBad { place: BadPlace::Fact, run_id: None, name, seq, problem }
@@ -89,6 +92,36 @@ pub(crate) fn names_facts(store: &dyn Store) -> Result<bool, StoreError> {
         });
         if is_naming {
             return Ok(true);
+        }
+    }
+}
+
+/// The newest version that the ledger names of each of these facts. Facts that it does not name are left out.
+pub(crate) fn named_versions(
+    store: &dyn Store,
+    names: &HashSet<FactName>,
+) -> Result<HashMap<FactName, u64>, StoreError> {
+    let mut versions = HashMap::new();
+    let mut next = 1;
+    loop {
+        let entries = store.ledger(next, ENTRIES_PER_PAGE)?;
+        let Some(last) = entries.last() else { return Ok(versions) };
+        next = last.seq + 1;
+        for entry in &entries {
+            // Most entries name runs alone. Searching their bytes is much cheaper than reading them.
+            if memmem::find(&entry.payload, FACTS_MARK).is_none() {
+                continue;
+            }
+            // Verification reports an entry that cannot be read.
+            let Ok(Opened::Tree(entry)) = open(entry) else { continue };
+            for (_, leaf) in &entry.leaves {
+                let Leaf::Facts { changes, .. } = leaf else { continue };
+                for change in changes {
+                    let Some(name) = change.name().filter(|name| names.contains(name)) else { continue };
+                    let newest = versions.entry(name).or_insert(change.version);
+                    *newest = change.version.max(*newest);
+                }
+            }
         }
     }
 }

@@ -239,6 +239,37 @@ async fn a_forged_grant_is_not_honoured_and_the_others_are() {
     assert!(store.put_if_absent("grant", "agent\nother\n1", vec![1], None).is_err(), "it is not taken for absent");
 }
 
+#[tokio::test]
+async fn a_revoked_grant_that_was_put_back_while_stopped_is_not_honoured() {
+    let home = SqliteHome::new();
+    let (key, kept) = ("agent\ntool\n1", "agent\ntool\n2");
+    let database = home.0.path().join(DATABASE);
+    let revoked: Vec<u8> = {
+        let sealed = Arc::new(SealedStore::new(Arc::new(home.open()), signer()));
+        let store: Arc<dyn Store> = sealed.clone();
+        let sealer = Sealer::new(store.clone(), signer()).naming_facts_of(&sealed);
+        store.put("grant", kept, b"{}".to_vec(), None).unwrap();
+        let position = store.put("grant", key, b"{}".to_vec(), None).unwrap();
+        store.durable(position).await.unwrap();
+        record_run(&store, &sealer, "a note", 1).await;
+        store.settle().unwrap();
+        let db = Connection::open(&database).unwrap();
+        let read = db.query_row("SELECT value FROM facts WHERE key = ?1", [key], |row| row.get(0)).unwrap();
+        let position = store.remove("grant", key).unwrap();
+        store.durable(position).await.unwrap();
+        record_run(&store, &sealer, "a note", 2).await;
+        read
+    };
+    let db = Connection::open(&database).unwrap();
+    db.execute("DELETE FROM facts WHERE space = 'grant' AND key = ?1", [key]).unwrap();
+    db.execute("INSERT INTO facts (space, key, value) VALUES ('grant', ?1, ?2)", params![key, revoked]).unwrap();
+    drop(db);
+    let store = SealedStore::new(Arc::new(home.open()), signer());
+    assert_eq!(store.list("grant").unwrap(), [(kept.to_owned(), b"{}".to_vec())]);
+    let refused = store.get("grant", key).unwrap_err();
+    assert!(refused.to_string().contains("an older version of it was put back"), "{refused}");
+}
+
 /// A fact is replaced between a read and the check of what was read: no reader may take the version it read for one that
 /// somebody put back.
 #[test]
