@@ -12,7 +12,7 @@ pub struct RunFilterArgs {
     /// Only runs that called this tool
     #[arg(long, value_name = "TOOL")]
     pub tool: Option<String>,
-    /// Only runs that came by this door: cli, gateway, http, mcp, bridge, script, console
+    /// Only runs that came by this door: cli, gateway, http, mcp, bridge, script, console, hooks
     #[arg(long, value_name = "DOOR")]
     pub door: Option<String>,
     /// Only runs whose title contains this text

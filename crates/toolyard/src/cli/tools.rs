@@ -48,7 +48,7 @@ pub enum ToolsCommand {
         /// The agent [default: main]
         #[arg(long, value_name = "AGENT")]
         agent: Option<String>,
-        /// The door by which the call comes: cli, gateway, http, mcp, bridge, script, console [default: gateway]
+        /// The door by which the call comes: cli, gateway, http, mcp, bridge, script, console, hooks [default: gateway]
         #[arg(long, value_name = "DOOR")]
         door: Option<String>,
     },
