@@ -27,7 +27,7 @@ use toolyard_service::{Call, Handle, MethodError, Methods, NoParams, Service, Te
 const OWN_BROWSER: Terms = Terms::new(Some(Scope::Approvals), Effect::State).local();
 
 methods! {
-    /// Shows the channels of notifications and how they are doing.
+    /// Shows the channels of notifications, with what each has sent and its last error.
     NotifyState = "notify.status", Terms::read().local(), NoParams => NotifyStatus;
     /// Sends a test message by one channel or by all.
     NotifyTest = "notify.test", Terms::new(Some(Scope::Admin), Effect::State).local(), TestParams => Tested;

@@ -16,7 +16,7 @@ const MAX_QUERY: usize = 1000;
 methods! {
     /// Searches tools as a model does, and explains each score and what the policy decides about the tool.
     ToolsSearch = "tools.search", Terms::read().local(), SearchParams => ExplainedSearch;
-    /// Shows what Tool Search saved, by day and door.
+    /// Shows the bytes and tokens that Tool Search saved, by day and door.
     ToolsSavings = "tools.savings", Terms::read().local(), SavingsParams => SavingsHistory;
 }
 

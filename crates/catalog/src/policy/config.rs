@@ -93,9 +93,9 @@ pub struct ApprovalConfig {
     /// Milliseconds that a person has to answer; 1 to 600000.
     #[schemars(range(min = 1, max = 600_000))]
     pub timeout_ms: u64,
-    /// Milliseconds that a question stays open after its caller stopped waiting, if the caller can come back for the
-    /// answer: the question of a plan, and of a call with an idempotency key. 1 to 2592000000 (30 days); default 7 days.
-    /// Applies to questions of `toolyard up`.
+    /// Milliseconds that a question stays open after its caller stopped waiting, if the caller can ask for the result
+    /// later. This applies to the questions of plans and of calls with an idempotency key. 1 to 2592000000 (30 days);
+    /// default 7 days. Applies to questions of `toolyard up`.
     #[serde(skip_serializing_if = "is_default_keep")]
     #[schemars(range(min = 1, max = 2_592_000_000u64))]
     pub keep_ms: u64,

@@ -111,7 +111,7 @@ pub enum RunsCommand {
         /// Check a receipt and nothing else
         #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "head"])]
         receipt: Option<PathBuf>,
-        /// Say which arguments of the run held the secret in this file; fails when none did
+        /// Name the arguments of the run that contained the secret in this file; fails if there are none
         #[arg(long, value_name = "FILE", requires = "run")]
         secret: Option<PathBuf>,
     },
