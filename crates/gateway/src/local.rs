@@ -48,7 +48,7 @@ pub async fn bind(path: &Path) -> std::io::Result<UnixListener> {
 pub struct Owner {
     /// The only user whose processes may connect.
     pub uid: u32,
-    /// What they must send first.
+    /// The line that they must send first.
     pub secret: LocalSecret,
     /// The name under which their requests are recorded.
     pub principal: String,

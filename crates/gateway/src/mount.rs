@@ -20,9 +20,9 @@ use toolyard_service::Lane;
 
 /// What an endpoint answers with.
 pub enum MountBody {
-    /// All of it.
+    /// The complete body.
     Whole(Bytes),
-    /// As it comes.
+    /// A body that is sent in pieces.
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 

@@ -125,9 +125,9 @@ impl Drop for Permit {
 
 /// The slot of a request.
 pub(crate) enum Place {
-    /// It may start.
+    /// The request may start.
     Now(Permit),
-    /// It waits its turn.
+    /// The request is queued.
     Queued(QueuedPlace),
 }
 

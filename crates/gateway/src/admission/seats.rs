@@ -36,7 +36,7 @@ const HEADROOM_IN_ALL: usize = 64;
 const PATIENCE: Duration = Duration::from_millis(200);
 /// How long the listener waits between two looks for a free seat.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
-/// Descriptors that stay free for files, upstream servers and the database: the others may be sockets of strangers.
+/// Descriptors that stay free for files, upstream servers and the database: the others may be used by unauthenticated connections.
 const UNPROVEN_SHARE_OF_FILES: u64 = 4;
 
 const UNPROVEN: u8 = 0;
@@ -136,7 +136,7 @@ pub(crate) struct Seat {
     place: Mutex<(IpAddr, Counted)>,
 }
 
-/// Why a connection cannot go on.
+/// Why a connection is closed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoSeat {
     /// It was evicted while it tried, and is being closed.
