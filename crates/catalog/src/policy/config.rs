@@ -11,7 +11,7 @@ pub const DEFAULT_APPROVAL_TIMEOUT_MS: u64 = 120_000;
 /// The longest a person may be given to answer.
 pub const MAX_APPROVAL_TIMEOUT_MS: u64 = 600_000;
 
-/// How long a question stays open by default when its caller can come back for the answer: 7 days.
+/// How long a question stays open by default if its caller can ask for the result later: 7 days.
 pub const DEFAULT_APPROVAL_KEEP_MS: u64 = 604_800_000;
 /// The longest a question may stay open: 30 days.
 pub const MAX_APPROVAL_KEEP_MS: u64 = 2_592_000_000;
@@ -47,11 +47,11 @@ pub enum ApprovalMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It may run.
+    /// The call runs without a question.
     Allow,
     /// A person is asked first.
     Ask,
-    /// It may not run.
+    /// The call is refused.
     Deny,
 }
 

@@ -130,7 +130,7 @@ pub struct Question {
     pub asked_at: Timestamp,
     /// When the question expires.
     pub expires_at: Timestamp,
-    /// Whether a caller waits for the answer right now. If not, the caller can come back for it.
+    /// Whether a caller waits for the answer now. If not, the caller can ask for the result later.
     pub waiting: bool,
     /// The path arguments of the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
