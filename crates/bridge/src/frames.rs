@@ -204,7 +204,7 @@ pub enum FromServer {
         /// MCP Tool objects.
         #[serde(default)]
         tools: Vec<Value>,
-        /// About the session.
+        /// Information about the session, for the plugin.
         #[serde(default)]
         session_meta: Map<String, Value>,
     },
@@ -221,7 +221,7 @@ pub enum FromServer {
     ToolResult {
         /// The call.
         call_id: String,
-        /// Whether it worked.
+        /// Whether the call succeeded.
         ok: bool,
         /// The result.
         #[serde(default, skip_serializing_if = "Option::is_none")]

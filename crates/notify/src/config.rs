@@ -1,4 +1,4 @@
-//! The table `[notify]`: which channels there are, what each is told, and when nobody is to be disturbed.
+//! The table `[notify]`: which channels exist, which events each receives, and the quiet hours.
 
 use crate::{PUSH_CHANNEL, quiet::QuietHours};
 use reqwest::Url;
@@ -14,7 +14,7 @@ const MAX_COALESCE_SECONDS: u32 = 3600;
 /// The longest name of a channel.
 const MAX_NAME: usize = 32;
 
-/// How much a notification matters. A channel is told what matters at least as much as its `minSeverity`.
+/// How much a notification matters. A channel receives notifications that are at least as severe as its `minSeverity`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -130,7 +130,7 @@ pub struct ChannelConfig {
     /// Whether it is used.
     pub enabled: bool,
     /// The address; for ntfy, the address of the topic. `desktop` has none.
-    // Whoever knows the topic of an ntfy server or the path of a Slack webhook can use it.
+    // Anybody who knows the topic of an ntfy server or the path of a Slack webhook can use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "value"))]
     pub url: Option<String>,
