@@ -22,20 +22,20 @@ fn encoded(text: &str) -> String {
 }
 
 /// What a command asks the context store.
-enum ContextRequest {
+enum CtxOperation {
     Request(RequestParams),
     Add(AddParams),
     Command(CommandParams),
 }
 
-fn get(path: String) -> ContextRequest {
-    ContextRequest::Request(RequestParams { method: "GET".to_owned(), path, body: Value::Null })
+fn get(path: String) -> CtxOperation {
+    CtxOperation::Request(RequestParams { method: "GET".to_owned(), path, body: Value::Null })
 }
 
-fn post(path: &str, body: impl Serialize) -> Result<ContextRequest, Failure> {
+fn post(path: &str, body: impl Serialize) -> Result<CtxOperation, Failure> {
     let body = serde_json::to_value(body)
         .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the request cannot be written: {e}")))?;
-    Ok(ContextRequest::Request(RequestParams { method: "POST".to_owned(), path: path.to_owned(), body }))
+    Ok(CtxOperation::Request(RequestParams { method: "POST".to_owned(), path: path.to_owned(), body }))
 }
 
 /// The body of a search.
@@ -58,7 +58,7 @@ struct GrepBody<'a> {
 }
 
 /// The request that a command makes.
-fn asked(command: &CtxCommand) -> Result<ContextRequest, Failure> {
+fn asked(command: &CtxCommand) -> Result<CtxOperation, Failure> {
     Ok(match command {
         CtxCommand::Ls { uri, recursive, all, limit } => get(format!(
             "/api/v1/fs/ls?uri={}&recursive={recursive}&show_all_hidden={all}&node_limit={}",
@@ -83,7 +83,7 @@ fn asked(command: &CtxCommand) -> Result<ContextRequest, Failure> {
             let remote = source.contains("://") || source.starts_with("git@");
             let path = if remote { None } else { std::path::absolute(source).ok() };
             let source = path.map_or_else(|| source.clone(), |path| path.display().to_string());
-            ContextRequest::Add(AddParams {
+            CtxOperation::Add(AddParams {
                 source,
                 to: to.clone(),
                 parent: parent.clone(),
@@ -91,7 +91,7 @@ fn asked(command: &CtxCommand) -> Result<ContextRequest, Failure> {
                 watch: *watch,
             })
         }
-        CtxCommand::Rm { uri, recursive } => ContextRequest::Request(RequestParams {
+        CtxCommand::Rm { uri, recursive } => CtxOperation::Request(RequestParams {
             method: "DELETE".to_owned(),
             path: format!("/api/v1/fs?uri={}&recursive={recursive}", encoded(uri)),
             body: Value::Null,
@@ -108,7 +108,7 @@ fn asked(command: &CtxCommand) -> Result<ContextRequest, Failure> {
             get(path)
         }
         CtxCommand::Command { line, session } => {
-            ContextRequest::Command(CommandParams { text: line.clone(), session: Some(session.clone()) })
+            CtxOperation::Command(CommandParams { text: line.clone(), session: Some(session.clone()) })
         }
     })
 }
@@ -123,9 +123,9 @@ pub(super) async fn run(global: &Global, command: CtxCommand) -> Outcome {
     let asked = asked(&command)?;
     let mut backend = Backend::open(global, Needs::Store).await?;
     let answer = match &asked {
-        ContextRequest::Request(params) => call::<ContextRequest>(&mut backend, params).await,
-        ContextRequest::Add(params) => call::<ContextAdd>(&mut backend, params).await,
-        ContextRequest::Command(params) => call::<ContextCommand>(&mut backend, params).await,
+        CtxOperation::Request(params) => call::<ContextRequest>(&mut backend, params).await,
+        CtxOperation::Add(params) => call::<ContextAdd>(&mut backend, params).await,
+        CtxOperation::Command(params) => call::<ContextCommand>(&mut backend, params).await,
     };
     backend.close().await;
     let answer = answer?;
