@@ -71,7 +71,7 @@ pub(crate) struct Session {
     pub(crate) pending_tokens: u64,
 }
 
-/// Estimated number of tokens, by the formula of the contract.
+/// Estimated number of tokens, by the formula of OpenViking.
 pub fn tokens(text: &str) -> f64 {
     text.chars()
         .map(|c| match c as u32 {
