@@ -5,7 +5,7 @@ use crate::{
     admission::{Admitted, Peer, Rule, admit, body::Received, turn_away},
     gateway::Gateway,
     http::wrong_method,
-    places::Permit,
+    request_slots::Permit,
     verbs::Verbs,
 };
 use axum::{

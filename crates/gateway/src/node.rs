@@ -50,9 +50,9 @@ const WAITING_PARTS: usize = 64;
 const FORWARDED_PATHS: [&str; 1] = ["/mcp"];
 
 /// Places for the requests of other nodes.
-pub(crate) struct NodePlaces(Arc<Semaphore>);
+pub(crate) struct NodeSlots(Arc<Semaphore>);
 
-impl Default for NodePlaces {
+impl Default for NodeSlots {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(MAX_NODE_REQUESTS)))
     }
@@ -68,7 +68,7 @@ pub(crate) async fn serve(gateway: &Gateway, cluster: &Cluster, peer: &Peer, req
         Ok(envelope) => envelope,
         Err(failure) => return refuse_unread(peer, request.body(), refused(&failure)),
     };
-    let Ok(place) = gateway.inner.node_places.0.clone().try_acquire_owned() else {
+    let Ok(slot) = gateway.inner.node_slots.0.clone().try_acquire_owned() else {
         let failure = Failure::new(ErrorCode::LimitExceeded, "too many requests of other nodes at once");
         return refuse_unread(peer, request.body(), refused(&failure));
     };
@@ -93,7 +93,7 @@ pub(crate) async fn serve(gateway: &Gateway, cluster: &Cluster, peer: &Peer, req
             Response::new(Body::from(cluster.key().frame(&mac, 0, &answer, true)))
         }
     };
-    drop((held, place));
+    drop((held, slot));
     response
 }
 
