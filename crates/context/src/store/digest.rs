@@ -165,9 +165,9 @@ mod tests {
         let entries: Vec<Entry> = (0..64)
             .map(|n| Entry { name: format!("file_{n}.md"), is_folder: n % 2 == 0, abstract_text: "long ".repeat(60) })
             .collect();
-        let overview = overview("docs", None, &entries, 500);
-        assert!(overview.chars().count() <= MAX_OVERVIEW && overview.starts_with("# docs\n\n"));
-        let abstract_ = abstract_of_overview(&overview);
+        let long = overview("docs", None, &entries, 500);
+        assert!(long.chars().count() <= MAX_OVERVIEW && long.starts_with("# docs\n\n"));
+        let abstract_ = abstract_of_overview(&long);
         assert!(!abstract_.is_empty() && abstract_.chars().count() <= MAX_ABSTRACT);
         let said = overview("docs", Some("What we know."), &entries, 64);
         assert_eq!(abstract_of_overview(&said), "What we know.");
