@@ -78,7 +78,7 @@ pub struct Hello {
     pub pid: u32,
     /// The session's secret.
     pub token: String,
-    /// Whether it confirms each message with `ack`. Beyond the seed: towards a plugin that does not, a message counts as
+    /// Whether it confirms each message with `ack`. Not in the specification: for a plugin that does not, a message counts as
     /// delivered once it is written.
     #[serde(default, skip_serializing_if = "is_false")]
     pub acks: bool,
@@ -164,16 +164,16 @@ pub enum FromPlugin {
         #[serde(default)]
         args: Map<String, Value>,
     },
-    /// Claude does not want the result any more. Beyond the seed.
+    /// Claude has cancelled the call. Not in the specification.
     ToolCancel {
         /// The call.
         call_id: String,
     },
     /// Claude Code asks a person.
     PermissionRequest(Question),
-    /// Claude speaks. Beyond the seed.
+    /// A message from Claude. Not in the specification.
     OutboundMessage(OutboundMessage),
-    /// A message has been handed to Claude Code. Beyond the seed.
+    /// A message was written to Claude Code. Not in the specification.
     Ack {
         /// The id of the message.
         request_id: String,
@@ -204,7 +204,7 @@ pub enum FromServer {
         /// MCP Tool objects.
         #[serde(default)]
         tools: Vec<Value>,
-        /// About the session.
+        /// Information about the session, for the plugin.
         #[serde(default)]
         session_meta: Map<String, Value>,
     },
@@ -221,7 +221,7 @@ pub enum FromServer {
     ToolResult {
         /// The call.
         call_id: String,
-        /// Whether it worked.
+        /// Whether the call succeeded.
         ok: bool,
         /// The result.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -40,7 +40,7 @@ fn weight(message: &InboundMessage) -> usize {
 }
 
 impl Mailbox {
-    /// An empty one.
+    /// An empty mailbox.
     pub fn new(limits: MailboxLimits) -> Self {
         Self { waiting: VecDeque::new(), bytes: 0, limits }
     }
@@ -88,17 +88,17 @@ impl Mailbox {
         true
     }
 
-    /// How many wait.
+    /// Number of queued messages.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether none waits.
+    /// Whether no message is queued.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Bytes that wait.
+    /// Total size of the queued messages.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -177,7 +177,7 @@ impl ApiError {
     }
 
     /// The message as the plugin's tools phrase it.
-    pub fn told(&self) -> String {
+    pub fn tool_message(&self) -> String {
         format!("OpenViking request failed [{}]: {}", self.code.as_str(), self.message)
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     sessions::{
         archive::{self, Retain},
         model::Model,
-        tasks::{Ended, Tasks},
+        tasks::{TaskResult, Tasks},
         writer::Writer,
     },
     store::{
@@ -190,14 +190,14 @@ impl ContextStore {
         let owner = format!("{}/{}", who.account, who.user);
         let task = self.tasks.begin("session_commit", session, &owner);
         let committed = archive::commit(&account, who, session, retain, &task);
-        let committed = committed.inspect_err(|error| self.tasks.end(&task, Ended::failed(error)))?;
+        let committed = committed.inspect_err(|error| self.tasks.end(&task, TaskResult::failed(error)))?;
         let commit = Commit {
             session: session.to_owned(),
             archive: committed.archive_uri.map(|uri| NewArchive { uri, task: task.clone() }),
             active_tokens: committed.active_tokens,
         };
         let Some(pending) = committed.pending else {
-            self.tasks.end(&task, Ended::default());
+            self.tasks.end(&task, TaskResult::default());
             return Ok(commit);
         };
         let this = self.clone();

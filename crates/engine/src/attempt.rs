@@ -43,7 +43,7 @@ impl Stopped {
 
     /// Status and failure for the result.
     pub(crate) fn into_outcome(self, call: &ToolCall) -> (ResultStatus, Failed) {
-        // What a provider had changed, and its text for logs, when it was stopped.
+        // The changes that a provider had made when it was stopped, and its text for logs.
         let with_answer = |failure: Failure, answer: Option<Box<Result<Output, Failed>>>| match answer.map(|a| *a) {
             Some(Ok(output)) => Failed::after(failure, output.effects),
             Some(Err(failed)) => Failed::after(failure, failed.effects).debug(failed.debug_message),

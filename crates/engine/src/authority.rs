@@ -81,7 +81,7 @@ impl From<Refusal> for Failure {
         match refusal {
             Refusal::PersonNeeded => failure.suggest("Ask the person to run it with the `toolyard` command."),
             Refusal::HostPath { .. } => failure.suggest(
-                "Hand over the content itself, or have the owner name the folder in `context.importRoots` of config.toml.",
+                "Pass the content itself, or have the owner name the folder in `context.importRoots` of config.toml.",
             ),
             _ => failure,
         }

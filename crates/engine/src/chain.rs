@@ -41,7 +41,7 @@ pub struct Checkpoint {
     pub note: String,
 }
 
-/// The first record that does not prove what it should.
+/// The first record whose chain value, tag or signature is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[error("record {seq}: {problem}")]
@@ -52,7 +52,7 @@ pub struct BadRecord {
     pub problem: String,
 }
 
-/// Records that nothing proves. What they say may be true.
+/// Records that no tag, signature or leaf covers. Their content may still be true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnsignedRecords {
     /// The first of them.

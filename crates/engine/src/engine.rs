@@ -24,7 +24,7 @@ pub use run::RunEndListener;
 pub use tools::{ToolExchange, Tools};
 
 use self::{
-    ahead::AheadAnswers, draining::Draining, once::Turns, others::OtherRuns, tools::Toolbox, under_way::UnderWay,
+    ahead::AheadAnswers, draining::Draining, once::KeyLocks, others::OtherRuns, tools::Toolbox, under_way::UnderWay,
 };
 use crate::{
     Blobs, Caller, Clock, EventBus, Hook, SealedStore, Store, approvals::Approvals, chain::Signer, ledger::Sealer,
@@ -96,7 +96,7 @@ struct Inner {
     /// Policies kept in the store already: hash of the policy to hash of the blob.
     stored_policies: Mutex<HashMap<String, String>>,
     run_end: ArcSwapOption<RunEndListener>,
-    turns: Turns,
+    key_locks: KeyLocks,
     ahead: AheadAnswers,
     draining: Draining,
     shutdown: CancellationToken,
@@ -146,7 +146,7 @@ impl Engine {
             others: OtherRuns::default(),
             interrupted: Mutex::default(),
             stored_policies: Mutex::default(),
-            turns: Turns::default(),
+            key_locks: KeyLocks::default(),
             ahead: AheadAnswers::default(),
             draining: Draining::default(),
             run_end: ArcSwapOption::empty(),
@@ -184,7 +184,7 @@ impl Engine {
         self.policy_through(caller, None)
     }
 
-    /// The policy that holds for what a caller asks through a second door, such as a script: both doors' rules hold.
+    /// The policy for a request that passes a second door, such as a script: the rules of both doors apply.
     pub fn policy_through(&self, caller: &Caller, second: Option<crate::Door>) -> Arc<EffectivePolicy> {
         let subject = Subject {
             agent: &caller.agent,

@@ -199,7 +199,7 @@ impl FactChanges {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a change. An older change of the same fact says nothing beside a newer one.
+    /// Notes a change. An older change of the same fact is replaced by a newer one.
     pub(crate) fn note(&self, (name, change): (FactName, FactChange), is_due: bool) {
         let mut waiting = self.lock();
         waiting.is_due |= is_due;

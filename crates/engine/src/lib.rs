@@ -4,7 +4,7 @@
 //! Has no HTTP, SQL, MCP or files: doors turn their requests into a [`Caller`] and a call, stores keep bytes, and
 //! providers do the work.
 
-// `Failure` is the vocabulary's one error and is handed over by value; failing is not the hot path.
+// `Failure` is the only error type of the vocabulary and is returned by value; failing is not the hot path.
 #![allow(clippy::result_large_err)]
 
 pub mod approvals;

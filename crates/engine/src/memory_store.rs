@@ -41,7 +41,7 @@ pub struct MemoryStore {
 
 struct Life {
     node: String,
-    /// Whether it is a node of its own, and what it said about itself.
+    /// Whether it is a separate node, and the address that it announced.
     is_node: bool,
     address: Option<String>,
     state: NodeState,
@@ -101,7 +101,7 @@ impl State {
         self.facts.entry(space.to_owned()).or_default().insert(key.to_owned(), fact);
     }
 
-    /// Refuses what an owner that was fenced wants to write.
+    /// Refuses writes of a fenced owner.
     fn check_owner(&self, epoch: u64) -> Result<(), StoreError> {
         self.check()?;
         if self.is_alive(epoch) { Ok(()) } else { Err(StoreError::Fenced(self.owner(epoch))) }

@@ -1,4 +1,4 @@
-//! [`ModelView`]: decides what a model is shown. Doors ask it and pass the answer on.
+//! [`ModelView`]: decides what a model is shown. Doors call it and forward the answer.
 
 use crate::{BoxFuture, Caller, Engine};
 use toolyard_catalog::surface::{EffectiveCatalogCache, Surface, Turn};

@@ -78,7 +78,8 @@ impl NestedCalls {
         })))
     }
 
-    /// The same, for what goes through a second door as well: that door's rules hold on top of the caller's own.
+    /// The same for a request that passes a second door: the rules of that door apply in addition to those of the
+    /// caller's own door.
     #[must_use]
     pub fn through(&self, door: Door) -> Self {
         Self(self.0.as_ref().map(|nest| {

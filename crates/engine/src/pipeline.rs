@@ -177,7 +177,7 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         }
     };
 
-    // What would change now must be what the person was shown.
+    // The effects that the call would have now must be those that the person was shown.
     if let Some(failure) = approved.as_ref().and_then(|approved| approved.deviation(prepared.intent.as_ref())) {
         return refuse(engine, scope, call_id, &call, failure);
     }
@@ -266,7 +266,7 @@ async fn permit<'a>(engine: &'a Engine, scope: &'a RunScope, stop: &Cancellation
     }
 }
 
-/// What runs the tool: its provider, in a dry run the provider's twin. `None`: a dry run cannot say what the tool would do.
+/// The provider of the tool; in a dry run, the provider's preview. `None` if a dry run cannot predict what the tool would do.
 fn runner(scope: &RunScope, entry: &ToolEntry, side_effects: bool) -> Result<Option<Arc<dyn Provider>>, Failure> {
     let definition = entry.definition();
     let Some(provider) = scope.tools.provider(entry.id()).cloned() else {
@@ -327,7 +327,7 @@ fn envelope(
     ToolCall::with_known_hash(parts).map(Arc::new).map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))
 }
 
-/// What the provider is given beside the call.
+/// The context that the provider receives with the call.
 fn context_of(
     engine: &Engine,
     scope: &RunScope,
@@ -349,7 +349,7 @@ fn context_of(
     })
 }
 
-/// What the provider will change, within the run's limits; else how the call ends.
+/// The changes that the provider will make, within the limits of the run; otherwise the outcome of the call.
 async fn prepare(
     scope: &RunScope,
     attempt: &Attempt<'_>,

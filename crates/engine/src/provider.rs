@@ -131,7 +131,7 @@ impl Blob {
     }
 }
 
-/// A call that worked.
+/// The output of a successful call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Output {
     /// Must fit the tool's output schema.
@@ -140,7 +140,7 @@ pub struct Output {
     pub effects: Effects,
     /// Short and safe to show.
     pub user_message: Option<String>,
-    /// More, for logs only: an answer that tells of a failure has causes as a failed call has.
+    /// More details, for logs only: an answer that reports a failure has causes, as a failed call has.
     pub debug_message: Option<String>,
     /// Before-images that are known only after the effect. The data refers to them by content hash.
     pub blobs: Vec<Blob>,
@@ -186,7 +186,7 @@ pub struct Failed {
     pub failure: Failure,
     /// What had changed all the same.
     pub effects: Effects,
-    /// More, for logs only.
+    /// Further details, for logs only.
     pub debug_message: Option<String>,
 }
 

@@ -39,14 +39,13 @@ pub(crate) struct RunScope {
     /// The run that first asked the questions of this one: this run itself, unless a call with an idempotency key was
     /// made again because nothing had been dispatched.
     pub(crate) origin: RunId,
-    /// How the caller can come back for the result, if it can.
+    /// How the caller can ask for the result later, if it can.
     pub(crate) comeback: Option<Comeback>,
     /// The client's own id of the call that this run makes.
     pub(crate) client_call: Option<String>,
 }
 
-/// How the caller of a direct call can come back for its result after it stopped waiting: it makes the call again with
-/// its idempotency key.
+/// How the caller of a direct call can get its result after it stopped waiting: it repeats the call with its idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Comeback {
     /// The key in the store.
@@ -80,7 +79,7 @@ impl RunScope {
             previews: self.previews.clone(),
             parent: Some(parent),
             origin: self.origin,
-            // Nobody can come back for a nested call, because the call that makes it does not wait that long.
+            // The result of a nested call cannot be asked for later, because the call that makes it does not wait that long.
             comeback: None,
             // The answer that was given ahead is about the call itself.
             client_call: None,
@@ -109,8 +108,8 @@ impl Usage {
         self.0.deletes.fetch_add(deletes, Ordering::AcqRel);
     }
 
-    /// Takes from the limits, or names the one that is exceeded. What is taken is not returned: a failed write still
-    /// counts, so that a loop of failing writes ends.
+    /// Takes from the limits, or names the one that is exceeded. An amount that was taken is not returned: a failed
+    /// write still counts, so that a loop of failing writes ends.
     pub(crate) fn take(&self, limits: &PolicyLimits, bytes: u64, deletes: u64) -> Result<(), Failure> {
         let over = |name: &str, limit: u64, asked: u64| {
             Failure::new(

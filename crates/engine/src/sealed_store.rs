@@ -1,6 +1,6 @@
 //! [`SealedStore`]: a [`Store`] whose facts carry seals, over any other one. Records, blobs and the ledger pass through.
 //!
-//! Whoever reads a fact through it gets what this program wrote. A forged fact is refused: a single read fails with
+//! A reader gets only facts that this program wrote. A forged fact is refused: a single read fails with
 //! [`StoreError::Tampered`], and a listing leaves the fact out and logs it, so that one forged fact does not hide the others.
 //!
 //! A store of an earlier version holds facts without seals. The first process that works with it seals what it finds and
@@ -27,7 +27,7 @@ use std::{
 };
 use toolyard_protocol::RunId;
 
-/// Where the mark lies that facts are sealed.
+/// The key of the mark which says that facts are sealed.
 const MARK: (&str, &str) = ("facts", "sealed");
 /// How long a removed fact leaves a trace. The ledger knows it for good.
 const TRACE: SignedDuration = SignedDuration::from_hours(30 * 24);
@@ -35,7 +35,8 @@ const TRACE: SignedDuration = SignedDuration::from_hours(30 * 24);
 const FACTS_PER_PAGE: usize = 1000;
 /// A fact is named within this time of its change, or at the next start.
 const NAMING_MARGIN_MICROS: i64 = 2 * 60 * 1_000_000;
-/// Facts whose newest version a process remembers. More are not remembered: verification still finds what was put back.
+/// Facts whose newest version a process remembers. Further ones are not remembered; verification still finds older
+/// versions that were put back.
 const MAX_REMEMBERED: usize = 10_000;
 
 /// Seals the facts of a store.
@@ -44,7 +45,8 @@ pub struct SealedStore {
     signer: Arc<Signer>,
     changes: Arc<FactChanges>,
     is_prepared: AtomicBool,
-    /// The mark does not open: the store was restored without its key. Its facts count as absent, so that work can go on.
+    /// The mark cannot be verified: the store was restored without its key. Its facts count as absent, so that Toolyard
+    /// can be used.
     has_foreign: AtomicBool,
     /// Held while the facts of an earlier version are sealed.
     preparing: Mutex<()>,
@@ -176,7 +178,7 @@ impl SealedStore {
     fn sealed<'a>(&self, value: Option<&'a [u8]>, expires_at: Option<Timestamp>) -> SealedFact<'a> {
         let now = Timestamp::now().as_microsecond().max(0).cast_unsigned();
         let next = |last: u64| Some(now.max(last + 1));
-        // The closure always answers, so both outcomes hold the version before.
+        // The closure always returns a value, so both outcomes hold the previous version.
         let last =
             self.last_version.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).unwrap_or_else(|last| last);
         SealedFact { version: now.max(last + 1), until: expires_at.map(Timestamp::as_microsecond), value }

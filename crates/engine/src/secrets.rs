@@ -40,7 +40,7 @@ const MIN_SEARCHED: usize = 6;
 /// Names of arguments that hold secrets, without case and punctuation.
 const NAMES: [&str; 9] =
     ["pwd", "passwd", "passcode", "bearer", "bearertoken", "credential", "credentials", "authorization", "accesskey"];
-/// Ends of such names.
+/// Suffixes of names of arguments that hold secrets.
 const NAME_ENDS: [&str; 9] = [
     "password",
     "passphrase",
@@ -281,7 +281,7 @@ impl RunSecrets {
 }
 
 impl Verifier {
-    /// Whether this value is the one that a placeholder stands for. `None` for a verifier with only the public key.
+    /// Whether this value is the one that a placeholder replaces. `None` for a verifier with only the public key.
     pub fn proves_secret(&self, value: &Value, placeholder: &str) -> Option<bool> {
         let hmac = canonical::hex(&self.secret_hmac(&json_of(value))?);
         Some(digits_of(placeholder).is_some_and(|digits| hmac.starts_with(digits)))

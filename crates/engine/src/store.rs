@@ -5,6 +5,8 @@
 //! signed, and what must be durable before what, so that every store gives the same proof. One test suite
 //! (`crates/store/tests/contract.rs`) applies to every implementation.
 
+pub mod checks;
+
 use crate::{Blob, BoxFuture};
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -31,7 +33,7 @@ pub struct RunRow {
     pub run_id: RunId,
     /// `plan` or `call`.
     pub kind: RunKind,
-    /// How far it is.
+    /// The status of the run.
     pub status: RunStatus,
     /// The plan's goal, or the tool's name.
     pub title: String,
@@ -90,7 +92,7 @@ pub struct NodeRow {
     pub owner: Owner,
     /// Where other nodes reach it, once it has said so; see [`Store::set_address`].
     pub address: Option<String>,
-    /// Whether it works.
+    /// Whether the node is live, draining or dead.
     pub state: NodeState,
 }
 
@@ -108,7 +110,7 @@ pub struct Head {
 pub struct LeftBehind {
     /// The run.
     pub row: RunRow,
-    /// Who held it. `None` when its owner let go of it.
+    /// The owner that held it. `None` if the owner released it.
     pub holder: Option<Owner>,
 }
 
@@ -172,13 +174,13 @@ pub struct LedgerEntry {
     pub chain: [u8; 32],
 }
 
-/// Why a store does not do what it was asked.
+/// The reason for which a store refuses or fails a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// It cannot be read or written, or holds something it should not.
+    /// The store cannot be read or written, or its content is invalid.
     #[error("{0}")]
     Failed(String),
-    /// Another owner has taken over: nothing of this one is written any more.
+    /// Another owner has taken over, and the store refuses everything that this owner writes.
     #[error("{0} was fenced: another process has taken over its runs")]
     Fenced(Owner),
     /// There is no room. The store serves again by itself once there is.
@@ -219,7 +221,7 @@ impl From<StoreError> for Failure {
 pub enum Swap {
     /// The fact is now as wanted.
     Done,
-    /// Nothing was changed: this is what is there.
+    /// Nothing was changed; this is the current value.
     Differs(Option<Vec<u8>>),
 }
 
@@ -317,10 +319,10 @@ pub trait Store: Send + Sync + 'static {
         self.owner().epoch
     }
 
-    /// Whether an owner is there to work on its runs, as far as the store can tell.
+    /// Whether an owner is alive, as far as the store can tell.
     fn is_alive(&self, owner: &Owner) -> Result<bool, StoreError>;
 
-    /// Ends what an owner may write, alive or not: see promise 7.
+    /// Revokes an owner's right to write, whether it is alive or not; see promise 7.
     fn fence(&self, owner: &Owner) -> Result<(), StoreError>;
 
     /// Whether several nodes work on this store at once. Everything that exists for a cluster is behind this: a store of
@@ -363,8 +365,9 @@ pub trait Store: Send + Sync + 'static {
     /// Pending and running runs that no living owner holds, newest first, at most `limit`.
     fn left_behind(&self, limit: usize) -> Result<Vec<LeftBehind>, StoreError>;
 
-    /// Takes a run for this handle's owner: succeeds if nobody holds it, or `from` does and is this owner or not alive. Of
-    /// two claims at once one succeeds. An owner from whom a run is taken is fenced first. A run that lost a batch goes on after it is claimed.
+    /// Takes a run for this handle's owner: succeeds if nobody holds it, or `from` does and is this owner or not alive.
+    /// Of two claims at once one succeeds. An owner from whom a run is taken is fenced first. A run that lost a batch
+    /// can be continued after it is claimed.
     fn claim(&self, run_id: RunId, from: Option<&Owner>) -> Result<bool, StoreError>;
 
     /// Reads the blob with this SHA-256.
@@ -382,7 +385,8 @@ pub trait Store: Send + Sync + 'static {
         expires_at: Option<Timestamp>,
     ) -> Result<Position, StoreError>;
 
-    /// Makes a fact what is wanted if it is what is expected (`None`: not there, or expired). Durable when this returns.
+    /// Sets or removes a fact if its current value is the expected one (`None`: absent or expired). Durable when this
+    /// returns.
     fn compare_and_set(
         &self,
         space: &str,
@@ -391,7 +395,7 @@ pub trait Store: Send + Sync + 'static {
         wanted: NewFact,
     ) -> Result<Swap, StoreError>;
 
-    /// Sets a fact only when the key is not there (or has expired); otherwise answers what is there.
+    /// Sets a fact if the key is absent or has expired; otherwise returns the current value.
     fn put_if_absent(
         &self,
         space: &str,
@@ -440,8 +444,8 @@ pub trait Store: Send + Sync + 'static {
     /// facts answers the sealed bytes: this is what verification reads.
     fn stored_facts(&self, space: &str, after: Option<&str>, limit: usize) -> Result<Vec<StoredFact>, StoreError>;
 
-    /// Removes runs that have ended, with their frames, and answers how many. Whoever removes runs notes it in the ledger
-    /// first.
+    /// Removes runs that have ended, with their frames, and returns how many. The caller must first record the removal
+    /// in the ledger.
     fn remove_runs(&self, runs: &[RunId]) -> Result<u64, StoreError>;
 
     /// Removes blobs that no record names, except these.

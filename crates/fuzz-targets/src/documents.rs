@@ -1,7 +1,7 @@
 //! What agents and clients hand over: patches of notes, URIs, archives, uploads.
 
 use toolyard_context::{
-    store::uri::{Identity, Place, SCHEME},
+    store::uri::{Identity, SCHEME, StorePath},
     wire::fuzzing::multipart_file,
 };
 use toolyard_import::Limits;
@@ -33,7 +33,7 @@ pub fn patch(bytes: &[u8]) -> bool {
 pub fn uri(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
     let caller = Identity::new("acme", "ada", Some("helper")).expect("a plain identity");
-    let Ok(place) = Place::parse(text, &caller) else { return false };
+    let Ok(place) = StorePath::parse(text, &caller) else { return false };
     assert!(place.visible_to(&caller), "only the caller's own places are read");
     for name in place.names() {
         assert!(!name.is_empty() && name != "." && name != "..", "{text:?}");
@@ -41,13 +41,13 @@ pub fn uri(bytes: &[u8]) -> bool {
     }
     let written = place.to_string();
     assert!(written.starts_with(SCHEME));
-    assert_eq!(Place::parse(&written, &caller).as_ref().ok(), Some(&place), "{text:?} is written as {written:?}");
+    assert_eq!(StorePath::parse(&written, &caller).as_ref().ok(), Some(&place), "{text:?} is written as {written:?}");
     if let Some(parent) = place.parent() {
         assert!(place.is_within(&parent));
     }
     let stranger = Identity::new("acme", "eve", None).expect("a plain identity");
     if text.starts_with("viking://user/ada") && place.names().len() > 1 {
-        assert!(Place::parse(&written, &stranger).is_err(), "another user's place is refused");
+        assert!(StorePath::parse(&written, &stranger).is_err(), "another user's place is refused");
     }
     true
 }

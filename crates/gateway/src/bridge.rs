@@ -1,7 +1,7 @@
 //! The socket of a bridge plugin: reads, writes and handles timers concurrently until one of them ends.
 
 use crate::{
-    admission::{Admitted, seats::Seat},
+    admission::{Admitted, connection_slots::ConnectionSlot},
     gateway::Gateway,
     settings::{MAX_UNPROVEN_CONTROL_FRAMES, WRITE_STALL},
     ws::{connection::hang_up, control_frames::ControlFrames, heard::Heard, upgrade},
@@ -25,11 +25,11 @@ const HELLO_WITHIN: Duration = Duration::from_millis(HELLO_WITHIN_MS);
 /// Answers a request for the bridge's WebSocket.
 pub(crate) fn accept(gateway: &Gateway, request: Admitted) -> Response {
     let own = gateway.clone();
-    upgrade::open(gateway, request, MAX_HELLO_BYTES, move |socket, origin, seat| async move {
+    upgrade::open(gateway, request, MAX_HELLO_BYTES, move |socket, origin, slot| async move {
         if !origin.browser_allowed || own.inner.guesses.locked(&origin).is_some() {
             return hang_up(socket, 1008, "not allowed").await;
         }
-        if serve(socket, own.clone(), seat).await == Some(close::BAD_TOKEN) {
+        if serve(socket, own.clone(), slot).await == Some(close::BAD_TOKEN) {
             own.inner.guesses.wrong(&origin);
         }
     })
@@ -41,7 +41,7 @@ pub(crate) fn not_a_socket() -> (StatusCode, &'static str) {
 }
 
 /// Serves a connection. Returns the close code if the gateway closed it.
-async fn serve<S>(mut socket: WebSocketStream<Heard<S>>, gateway: Gateway, seat: Arc<Seat>) -> Option<u16>
+async fn serve<S>(mut socket: WebSocketStream<Heard<S>>, gateway: Gateway, slot: Arc<ConnectionSlot>) -> Option<u16>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -49,10 +49,10 @@ where
     // Long frames are accepted after the plugin has presented its session's secret. A plugin whose hello was refused
     // receives the reason in the close frame.
     let hello = tokio::time::timeout(HELLO_WITHIN, hello(&mut socket, &gateway, id)).await.unwrap_or(Hello::Open);
-    if gateway.hub().bridge_is_bound(id) && seat.prove_socket().is_ok() {
+    if gateway.hub().bridge_is_bound(id) && slot.prove_socket().is_ok() {
         socket.limits_mut().set_max_payload_len(Some(MAX_FRAME_BYTES));
     }
-    drop(seat);
+    drop(slot);
     let (mut sink, mut stream) = socket.split();
     let ended = if let Hello::Ended(ended) = hello {
         ended

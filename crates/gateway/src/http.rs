@@ -5,7 +5,7 @@ use crate::{
     admission::{Admitted, Peer, Rule, admit, refusal, turn_away},
     bridge, console,
     gateway::Gateway,
-    places::Permit,
+    request_slots::Permit,
     settings::{BODY_WITHIN, MAX_HTTP_BODY},
     verbs::Verbs,
     ws::upgrade,
@@ -475,7 +475,7 @@ async fn metrics(gateway: Gateway) -> Response {
         (
             "toolyard_unproven_connections",
             "Open sockets that have not shown a credential.",
-            gateway.inner.seats.unproven() as f64,
+            gateway.inner.connection_slots.unproven() as f64,
         ),
         ("toolyard_active_runs", "Runs and calls under way.", engine.active_runs().len() as f64),
         ("toolyard_pending_approvals", "Approvals that wait.", engine.approvals().pending().len() as f64),

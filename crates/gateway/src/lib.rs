@@ -20,7 +20,7 @@ pub mod listen;
 pub mod local;
 pub mod mount;
 pub mod node;
-mod places;
+mod request_slots;
 pub mod routes;
 mod rpc;
 pub mod settings;

@@ -1,9 +1,9 @@
-//! Accepts connections, gives each a seat and a task, and closes connections that do not send a request in time.
+//! Accepts connections, gives each a slot and a task, and closes connections that do not send a request in time.
 
 use crate::{
     admission::{
         Peer,
-        seats::{Seated, Seats},
+        connection_slots::{ConnectionSlots, SlottedSocket},
     },
     gateway::Gateway,
     http::router,
@@ -48,7 +48,7 @@ pub async fn serve_tls(listener: TlsListener, gateway: Gateway, stop: Cancellati
 /// What every connection of a listener needs.
 pub(crate) struct Door {
     router: Router,
-    seats: Arc<Seats>,
+    connection_slots: Arc<ConnectionSlots>,
     /// Their connections belong to other addresses, which they name with each request.
     trusted_proxies: Vec<IpAddr>,
     tls: Option<TlsAcceptor>,
@@ -57,12 +57,12 @@ pub(crate) struct Door {
 impl Door {
     fn of(gateway: Gateway, tls: Option<TlsAcceptor>) -> Self {
         let trusted_proxies = gateway.settings().trusted_proxies.clone();
-        Self { seats: gateway.inner.seats.clone(), trusted_proxies, router: router(gateway), tls }
+        Self { connection_slots: gateway.inner.connection_slots.clone(), trusted_proxies, router: router(gateway), tls }
     }
 
-    /// A door with separate seats.
+    /// A door with separate slots.
     pub(crate) fn apart(router: Router) -> Self {
-        Self { router, seats: Seats::new(), trusted_proxies: Vec::new(), tls: None }
+        Self { router, connection_slots: ConnectionSlots::new(), trusted_proxies: Vec::new(), tls: None }
     }
 
     pub(crate) async fn run(self, listener: TcpListener, stop: CancellationToken) {
@@ -78,17 +78,17 @@ impl Door {
                 Err(error) => {
                     // The usual cause is too many open files. Unproven sockets can be closed to free some.
                     tracing::warn!(%error, "a connection could not be accepted");
-                    door.seats.make_room();
+                    door.connection_slots.make_room();
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
             let limited = !door.trusted_proxies.contains(&address.ip().to_canonical());
-            // Without a seat the connection is dropped: its address has too many connections that are just as new.
-            let Some(seat) = door.seats.take(address.ip(), limited).await else { continue };
+            // Without a slot the connection is dropped: its address has too many connections that are just as new.
+            let Some(slot) = door.connection_slots.take(address.ip(), limited).await else { continue };
             let (door, stop) = (door.clone(), stop.clone());
             open.spawn(async move {
-                door.welcome(io, Peer { address, is_tls: door.tls.is_some(), seat }, stop).await;
+                door.welcome(io, Peer { address, is_tls: door.tls.is_some(), slot }, stop).await;
             });
         }
         open.close();
@@ -100,7 +100,7 @@ impl Door {
         if let Err(error) = io.set_nodelay(true) {
             tracing::debug!(peer = %peer.address, %error, "cannot turn Nagle's algorithm off");
         }
-        let io = Seated::new(io, peer.seat.clone());
+        let io = SlottedSocket::new(io, peer.slot.clone());
         let Some(acceptor) = &self.tls else { return connection(io, peer, self.router.clone(), stop).await };
         if let Ok(Ok(io)) = tokio::time::timeout(TLS_WITHIN, acceptor.accept(io)).await {
             connection(io, peer, self.router.clone(), stop).await;

@@ -48,7 +48,7 @@ pub async fn bind(path: &Path) -> std::io::Result<UnixListener> {
 pub struct Owner {
     /// The only user whose processes may connect.
     pub uid: u32,
-    /// What they must send first.
+    /// The line that they must send first.
     pub secret: LocalSecret,
     /// The name under which their requests are recorded.
     pub principal: String,
@@ -81,7 +81,7 @@ impl Owner {
 
 /// Serves until `stop` is cancelled.
 pub async fn serve(listener: UnixListener, service: Service, owner: Owner, stop: CancellationToken) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -95,10 +95,10 @@ pub async fn serve(listener: UnixListener, service: Service, owner: Owner, stop:
                 continue;
             }
         };
-        let Ok(place) = places.clone().try_acquire_owned() else { continue };
+        let Ok(slot) = slots.clone().try_acquire_owned() else { continue };
         let (service, owner, stop) = (service.clone(), owner.clone(), stop.clone());
         tokio::spawn(async move {
-            let _place = place;
+            let _slot = slot;
             let served = async {
                 if owner.admits(&mut stream).await {
                     connection(stream, service, owner.principal).await;
@@ -146,11 +146,11 @@ async fn connection(stream: UnixStream, service: Service, principal: String) {
                 continue;
             }
         };
-        let Ok(place) = in_flight.clone().acquire_owned().await else { break };
+        let Ok(slot) = in_flight.clone().acquire_owned().await else { break };
         let (service, replies, client_gone) = (service.clone(), replies.clone(), client_gone.clone());
         let caller = Arc::new(Caller::cli(principal.clone()));
         tokio::spawn(async move {
-            let _place = place;
+            let _slot = slot;
             let id = request.id;
             let events = replies.clone();
             let sink: EventSink = Arc::new(move |event| {

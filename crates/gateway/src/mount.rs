@@ -5,7 +5,7 @@ use crate::{
     admission::{Admitted, Peer, Rule, admit, body::Received, turn_away},
     gateway::Gateway,
     http::wrong_method,
-    places::Permit,
+    request_slots::Permit,
     verbs::Verbs,
 };
 use axum::{
@@ -20,9 +20,9 @@ use toolyard_service::Lane;
 
 /// What an endpoint answers with.
 pub enum MountBody {
-    /// All of it.
+    /// The complete body.
     Whole(Bytes),
-    /// As it comes.
+    /// A body that is sent in pieces.
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 

@@ -50,9 +50,9 @@ const WAITING_PARTS: usize = 64;
 const FORWARDED_PATHS: [&str; 1] = ["/mcp"];
 
 /// Places for the requests of other nodes.
-pub(crate) struct NodePlaces(Arc<Semaphore>);
+pub(crate) struct NodeSlots(Arc<Semaphore>);
 
-impl Default for NodePlaces {
+impl Default for NodeSlots {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(MAX_NODE_REQUESTS)))
     }
@@ -68,7 +68,7 @@ pub(crate) async fn serve(gateway: &Gateway, cluster: &Cluster, peer: &Peer, req
         Ok(envelope) => envelope,
         Err(failure) => return refuse_unread(peer, request.body(), refused(&failure)),
     };
-    let Ok(place) = gateway.inner.node_places.0.clone().try_acquire_owned() else {
+    let Ok(slot) = gateway.inner.node_slots.0.clone().try_acquire_owned() else {
         let failure = Failure::new(ErrorCode::LimitExceeded, "too many requests of other nodes at once");
         return refuse_unread(peer, request.body(), refused(&failure));
     };
@@ -93,7 +93,7 @@ pub(crate) async fn serve(gateway: &Gateway, cluster: &Cluster, peer: &Peer, req
             Response::new(Body::from(cluster.key().frame(&mac, 0, &answer, true)))
         }
     };
-    drop((held, place));
+    drop((held, slot));
     response
 }
 
@@ -113,13 +113,19 @@ async fn pass_on(gateway: &Gateway, cluster: &Cluster, mac: String, forwarded: F
         Ok(answer) => answer,
         Err(failure) => {
             let head = ForwardedHead { error: Some(Box::new(failure)), ..ForwardedHead::default() };
-            return Response::new(Body::from(cluster.key().frame(&mac, 0, &written(&head), true)));
+            return match head_bytes(&head) {
+                Ok(head) => Response::new(Body::from(cluster.key().frame(&mac, 0, &head, true))),
+                Err(response) => *response,
+            };
         }
     };
     let (parts, body) = answer.into_parts();
     let text = |(name, value): (&HeaderName, &HeaderValue)| Some((name.to_string(), value.to_str().ok()?.to_owned()));
     let headers = parts.headers.iter().filter_map(text).collect();
-    let head = written(&ForwardedHead { status: parts.status.as_u16(), headers, error: None });
+    let head = match head_bytes(&ForwardedHead { status: parts.status.as_u16(), headers, error: None }) {
+        Ok(head) => head,
+        Err(response) => return *response,
+    };
     let key = cluster.key().clone();
     match body {
         MountBody::Whole(bytes) => {
@@ -139,8 +145,14 @@ async fn pass_on(gateway: &Gateway, cluster: &Cluster, mac: String, forwarded: F
     }
 }
 
-fn written(head: &ForwardedHead) -> Vec<u8> {
-    serde_json::to_vec(head).unwrap_or_default()
+/// The head of an answer as bytes. If it cannot be serialised, the other node gets an HTTP error instead of an answer
+/// with an empty head.
+fn head_bytes(head: &ForwardedHead) -> Result<Vec<u8>, Box<Response<Body>>> {
+    serde_json::to_vec(head).map_err(|error| {
+        tracing::error!(%error, "the head of an answer to another node cannot be serialised");
+        let (code, message) = (ErrorCode::InternalError.as_str(), "the answer cannot be serialised");
+        Box::new(coded(StatusCode::INTERNAL_SERVER_ERROR, code, message, None))
+    })
 }
 
 async fn answer_here(gateway: &Gateway, forwarded: ForwardedRequest) -> Result<Response<MountBody>, Failure> {

@@ -2,7 +2,7 @@
 
 use toolyard_engine::authority::{Demand, Effect};
 
-/// What an HTTP route wants to be shown before it answers.
+/// The credential that an HTTP route requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credential {
     /// No credential: the route reports whether the program is up.

@@ -30,10 +30,10 @@ pub const MAX_RUNNING_REQUESTS: usize = 1024;
 pub const MAX_EXPRESS_REQUESTS: usize = 512;
 /// Requests at once that wait for a person's decision, over all connections.
 pub const MAX_WAITING_FOR_PEOPLE: usize = 4096;
-/// Places of each lane that are kept for sources that hold few.
-pub const RESERVED_PLACES: usize = 1024;
-/// How many places of the reserve one source may hold.
-pub const RESERVED_PLACES_PER_SOURCE: usize = 4;
+/// Slots of each lane that are kept for sources that hold few.
+pub const RESERVED_SLOTS: usize = 1024;
+/// How many slots of the reserve one source may hold.
+pub const RESERVED_SLOTS_PER_SOURCE: usize = 4;
 /// Requests waiting to start in the ordinary lane, over all connections.
 pub const MAX_WAITING_REQUESTS: usize = 4096;
 /// Bytes of requests waiting to start, over all connections.

@@ -1,4 +1,4 @@
-//! TLS for the network door, with rustls. A handshake runs in the connection's own task and uses its address's seat.
+//! TLS for the network door, with rustls. A handshake runs in the connection's own task and uses its address's slot.
 
 use std::{path::Path, sync::Arc};
 use tokio::net::TcpListener;

@@ -1,5 +1,5 @@
-//! What a client understands. The three read different words, and each runs the tool when it does not understand the
-//! answer, so the shapes here are exact and are compared with recordings in the tests.
+//! The answers of hooks, in the format of each client. A client runs the tool if it cannot parse the answer, so the
+//! formats must be exact; the tests compare them with recordings.
 
 use crate::Client;
 use schemars::JsonSchema;
@@ -31,7 +31,7 @@ impl HookAnswer {
 /// What is decided about a call, for the client that wants to make it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// The client goes on by its own rules.
+    /// Toolyard does not decide; the client's own rules apply.
     NoOpinion,
     /// A person agreed: the client need not ask again.
     Allow(String),
@@ -84,7 +84,7 @@ impl Verdict {
             (Client::Claude, Self::Allow(reason)) => permission("allow", reason),
             (Client::Claude, Self::Ask(reason)) => permission("ask", reason),
             (Client::Claude | Client::Codex, Self::Deny(reason)) => permission("deny", shown(reason)),
-            // "ask" runs the tool in Codex and hangs a Gemini without a terminal.
+            // Codex runs the tool on "ask", and a Gemini CLI without a terminal waits forever.
             (Client::Codex, Self::Ask(reason)) => permission("deny", shown(reason)),
             (Client::Gemini, Self::Deny(reason) | Self::Ask(reason)) => {
                 written(&GeminiDecision { decision: "deny", reason: shown(reason) })

@@ -13,7 +13,7 @@ pub enum Client {
     Codex,
     /// Gemini CLI.
     Gemini,
-    /// opencode, whose plugin of ours speaks for it.
+    /// opencode, which has no hooks in its settings; Toolyard's plugin sends its calls.
     Opencode,
 }
 

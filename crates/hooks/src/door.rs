@@ -37,7 +37,7 @@ const NOBODY_ASKED: &str = "Run `toolyard approvals watch` or open the console t
 /// The events before a call, of all clients. Anything doubtful about them is a refusal.
 const DECIDING: [&str; 3] = ["PreToolUse", "BeforeTool", "ConfigChange"];
 
-/// An event as a hook process hands it on.
+/// An event as a hook process sends it.
 #[derive(Debug)]
 pub struct HookRequest {
     /// The client whose hook it is.

@@ -1,6 +1,6 @@
-//! The hooks' door: calls that coding agents (Claude Code, Codex, Gemini CLI) make with their own tools become calls on
-//! the one road. A call is decided, recorded with before-images, closed by the hook that runs after it, and taken back
-//! like any other.
+//! The hooks' door: calls that coding agents (Claude Code, Codex, Gemini CLI) make with their own tools pass the same
+//! pipeline as all other calls. A call is decided, recorded with before-images, closed by the hook that runs after it,
+//! and undone like any other.
 //!
 //! `payload` reads what a client sends and `answer` writes what it understands; `classify`, `shell` and `patch` judge a
 //! call; `image` and `shadow` keep what was there before; `provider` is the engine's view of a native call; `door`

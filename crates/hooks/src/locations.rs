@@ -1,4 +1,4 @@
-//! Where a path leads: inside the project, to what protects it, or beyond it.
+//! Where a path leads: into the project, to its settings and hooks, or out of it.
 
 use std::{
     ffi::OsStr,

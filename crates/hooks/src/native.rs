@@ -1,5 +1,4 @@
-//! The tools that stand for native calls in the catalog: one for each class of calls, and the one that takes changes
-//! back.
+//! The tools that represent native calls in the catalog: one for each class of calls, and one that undoes changes.
 
 use crate::{Client, image::FileState};
 use schemars::JsonSchema;
@@ -14,7 +13,7 @@ use toolyard_protocol::{Idempotency, ToolDefinitionError, Undo};
 pub(crate) const RESTORE: &str = "native.restore";
 /// The most time between a call's two hooks.
 const CALL_MS: u64 = 600_000;
-/// The permission that taking back needs. Only the owner holds it.
+/// The permission that undoing needs. Only the owner has it.
 const RESTORE_PERMISSION: &str = "native:restore";
 const RESTORED_PATH: &[HostArgument] = &[HostArgument { name: "path", remote: &[] }];
 
@@ -75,7 +74,7 @@ pub(crate) struct RestoreArgs {
     pub(crate) path: PathBuf,
     /// The state it must have now.
     pub(crate) expect: FileState,
-    /// The state it gets.
+    /// The state to restore.
     pub(crate) restore: FileState,
 }
 
@@ -85,9 +84,9 @@ pub(crate) struct RestoreArgs {
 pub(crate) struct Change {
     /// The file.
     pub(crate) path: PathBuf,
-    /// Its state before.
+    /// The state of the file before the call.
     pub(crate) before: FileState,
-    /// Its state after.
+    /// The state of the file after the call.
     pub(crate) after: FileState,
 }
 

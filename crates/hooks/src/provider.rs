@@ -249,7 +249,7 @@ impl Provider for NativeProvider {
     ) -> BoxFuture<'a, Result<Reconciled, Failed>> {
         Box::pin(async move {
             if call.tool.as_str() != RESTORE {
-                // The client may have run the tool or not; either way the call is over and the disk tells.
+                // Whether the client ran the tool is unknown; the call has ended, and the files show what changed.
                 let end_report = EndReport { by: ClosedBy::Recovery, has_failed: false, response: None };
                 return self.observe(call, before_call(Some(intent))?, end_report).await.map(Reconciled::Done);
             }
@@ -340,19 +340,19 @@ fn read<T: DeserializeOwned>(args: &Map<String, Value>) -> Result<T, Failure> {
 fn fields(value: &impl Serialize) -> Result<Map<String, Value>, Failure> {
     match serde_json::to_value(value) {
         Ok(Value::Object(fields)) => Ok(fields),
-        Ok(_) => Err(Failure::new(ErrorCode::InternalError, "what is recorded is not an object")),
+        Ok(_) => Err(Failure::new(ErrorCode::InternalError, "the recorded state is not an object")),
         Err(error) => Err(unreadable(&error)),
     }
 }
 
 fn unreadable(error: &serde_json::Error) -> Failure {
-    Failure::new(ErrorCode::InternalError, format!("what was kept cannot be read: {error}"))
+    Failure::new(ErrorCode::InternalError, format!("the recorded state cannot be read: {error}"))
 }
 
 fn conflict(path: &Path) -> Failed {
     let message = format!("{} was changed since; it is left as it is", path.display());
     let failure = Failure::new(ErrorCode::Conflict, message).retryable(false);
-    failure.suggest("Look at the file and put back by hand what you want of it.").into()
+    failure.suggest("Look at the file and restore by hand what you need.").into()
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failed> {

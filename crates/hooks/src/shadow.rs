@@ -24,12 +24,12 @@ use std::{
 use toolyard_engine::Blob;
 use toolyard_protocol::canonical;
 
-/// Files that a call may change and still be taken back.
+/// Maximum number of files that a call may change so that it can be undone.
 const MAX_CHANGES: usize = 5_000;
 /// Bytes of before-images that are kept for one call.
 const MAX_KEPT_BYTES: u64 = 128 << 20;
 
-/// What one snapshot may take. A snapshot beyond it is given up, and its call cannot be taken back.
+/// What one snapshot may take. If a snapshot exceeds a limit, it is discarded, and its call cannot be undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapshotLimits {
     /// The longest time.
@@ -56,7 +56,7 @@ pub(crate) struct Shadows {
     projects: Mutex<HashMap<PathBuf, Arc<Mutex<Project>>>>,
 }
 
-/// One project's shadow.
+/// The shadow repository of one project.
 struct Project {
     git: Git,
     limits: SnapshotLimits,

@@ -1,4 +1,4 @@
-//! Facts of the real clients, played again.
+//! Tests with recorded events of the real clients.
 
 use crate::{
     Client, Verdict,

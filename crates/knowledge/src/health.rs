@@ -99,7 +99,7 @@ mod tests {
         IndexState::Broken(Problem::of_index(&IndexError::Corrupted(String::new())))
     }
 
-    /// The transitions of the contract, in sequence on one state.
+    /// The transitions of the specification, in sequence on one state.
     #[toolyard_shows::shows("000-1-14", "000-4-02", "000-5-02")]
     #[test]
     fn health_moves_as_the_contract_says() {

@@ -15,7 +15,7 @@ use crate::{
     facts::FactStore,
     health::{HealthProbes, IndexState},
     index::{FileRow, FileState, IndexError, NoteIndex},
-    indexer::{IndexingContext, Job, JobMode, JobState, Jobs, MAX_AUTOMATIC_ATTEMPTS, Started},
+    indexer::{IndexingContext, Job, JobMode, JobStart, JobState, Jobs, MAX_AUTOMATIC_ATTEMPTS},
     search::Library,
     sensitive::Guard,
 };
@@ -83,7 +83,7 @@ pub struct Knowledge {
 }
 
 /// Which files of which version a sandbox allows; `None` for all of them.
-type Allowed = (u64, Sandbox, Option<Arc<Vec<bool>>>);
+type AllowedFiles = (u64, Sandbox, Option<Arc<Vec<bool>>>);
 
 #[derive(Default)]
 struct Cache {
@@ -92,7 +92,7 @@ struct Cache {
     /// The error of a reader, until reading works again or there is a new version.
     broken: Option<IndexError>,
     scan: Option<(Instant, VaultScan)>,
-    allowed: Option<Allowed>,
+    allowed: Option<AllowedFiles>,
     health: Option<Health>,
     attuned: Option<TunedEmbedder>,
     filter: Option<(Sandbox, Arc<PathFilter>)>,
@@ -415,7 +415,7 @@ impl Knowledge {
     }
 
     /// Starts a job.
-    pub fn start(&self, mode: JobMode) -> Result<Started, Problem> {
+    pub fn start(&self, mode: JobMode) -> Result<JobStart, Problem> {
         self.jobs.start(mode, 0)
     }
 

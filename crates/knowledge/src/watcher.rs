@@ -5,7 +5,7 @@
 use crate::{
     changes::{ChangeEvent, Changes},
     envelope::ProblemCode,
-    indexer::{Backoff, JobMode, Started},
+    indexer::{Backoff, JobMode, JobStart},
     service::Knowledge,
 };
 use std::{sync::Arc, time::Duration};
@@ -79,7 +79,7 @@ async fn serve_and(knowledge: Arc<Knowledge>, stop: CancellationToken, watches: 
                 match knowledge.mending().await {
                     None => mending.reset(),
                     Some(mode) if mending.is_due(Instant::now()) => {
-                        if matches!(knowledge.start(mode), Ok(Started::New(_))) {
+                        if matches!(knowledge.start(mode), Ok(JobStart::New(_))) {
                             mending.tried(Instant::now());
                         }
                     }
@@ -148,7 +148,7 @@ async fn is_unchanged(knowledge: &Arc<Knowledge>) -> bool {
 async fn sync(knowledge: &Arc<Knowledge>) -> bool {
     match knowledge.library().await {
         Err(_) => true,
-        Ok(_) => matches!(knowledge.start(JobMode::Sync), Ok(Started::New(_))),
+        Ok(_) => matches!(knowledge.start(JobMode::Sync), Ok(JobStart::New(_))),
     }
 }
 

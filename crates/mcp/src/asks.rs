@@ -1,5 +1,5 @@
-//! [`ClientRoutes`]: how the code that runs a call reaches the client that made it: to ask (elicitation, sampling, roots) or to
-//! notify (log messages).
+//! [`ClientRoutes`]: how the code that runs a call reaches the client that made it: to ask (elicitation, sampling,
+//! roots) or to notify (log messages).
 //!
 //! The server registers a route for each call, by the call's run, and an upstream server's request looks it up. A
 //! nested call has the same run, so it reaches the same client. If there is no route, the request fails at once.
@@ -29,7 +29,7 @@ pub enum ClientBound {
     Notification {
         /// The method.
         method: String,
-        /// More about it.
+        /// The parameters of the notification.
         params: Value,
     },
 }

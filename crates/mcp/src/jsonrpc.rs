@@ -85,7 +85,7 @@ pub enum Incoming {
     Request {
         /// To be repeated in the answer: a string or a number.
         id: Value,
-        /// What is wanted.
+        /// The method.
         method: String,
         /// The parameters.
         params: Payload,
@@ -94,14 +94,14 @@ pub enum Incoming {
     Notification {
         /// The method.
         method: String,
-        /// More about it.
+        /// The parameters.
         params: Payload,
     },
     /// Answers a request of ours.
     Response {
         /// The id of our request.
         id: Value,
-        /// How it went.
+        /// The result or the error.
         outcome: Result<Value, RpcError>,
     },
 }

@@ -9,7 +9,7 @@ pub const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 pub const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// In `_meta` of a request: the log level wanted.
 pub const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-/// A revision spoken here.
+/// A supported revision of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Revision {
     /// Revision 2025-06-18.

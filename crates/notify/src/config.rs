@@ -1,4 +1,4 @@
-//! The table `[notify]`: which channels there are, what each is told, and when nobody is to be disturbed.
+//! The table `[notify]`: which channels exist, which events each receives, and the quiet hours.
 
 use crate::{PUSH_CHANNEL, quiet::QuietHours};
 use reqwest::Url;
@@ -14,7 +14,7 @@ const MAX_COALESCE_SECONDS: u32 = 3600;
 /// The longest name of a channel.
 const MAX_NAME: usize = 32;
 
-/// How much a notification matters. A channel is told what matters at least as much as its `minSeverity`.
+/// How much a notification matters. A channel receives notifications that are at least as severe as its `minSeverity`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -31,15 +31,15 @@ pub enum Severity {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NotifyConfig {
-    /// Seconds during which a channel gathers further notifications into one message with a count, after it has sent one; 0
+    /// Seconds after a message during which a channel combines further notifications into one message with a count; 0
     /// to 3600.
     #[schemars(range(max = 3600))]
     pub coalesce_seconds: u32,
-    /// Hosts of channels and of Web Push that may have private addresses, by exact name, for example an ntfy server in the
-    /// local network. Only these may be addressed with `http://`.
+    /// Hosts of channels and of Web Push that may have private addresses, by exact name, for example an ntfy server in
+    /// the local network. Only these may be addressed with `http://`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub private_hosts: Vec<String>,
-    /// Hours in which nothing is sent. What still waits for a person is sent when they end.
+    /// Hours in which nothing is sent. Questions that are still open are sent when the quiet hours end.
     pub quiet: QuietConfig,
     /// Web Push to paired browsers.
     pub push: PushConfig,
@@ -64,10 +64,10 @@ impl Default for NotifyConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct QuietConfig {
-    /// When they begin, for example `22:00`.
+    /// The beginning of the quiet hours, for example `22:00`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// When they end, for example `07:00`; before `from` means on the next day.
+    /// The end of the quiet hours, for example `07:00`. A time before `from` is on the next day.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// The time zone, for example `Europe/Berlin`. Unset: that of this machine.
@@ -89,13 +89,13 @@ impl Default for QuietConfig {
 pub struct PushConfig {
     /// Whether browsers may subscribe and are sent messages.
     pub enabled: bool,
-    /// What is sent: `info`, `warn` or `ask`, and everything above it.
+    /// The lowest severity that is sent: `info`, `warn` or `ask`.
     pub min_severity: Severity,
     /// Whether a message names the agent and the tool. The push service cannot read messages, but the lock screen of a
     /// phone shows them.
     pub details: bool,
-    /// `mailto:` or `https://` address of the owner, which push services may use to report problems. Apple's needs a real
-    /// one.
+    /// `mailto:` or `https://` address of the owner, which push services may use to report problems. Apple's push
+    /// service requires a real address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contact: Option<String>,
 }
@@ -129,12 +129,12 @@ pub struct ChannelConfig {
     pub kind: ChannelKind,
     /// Whether it is used.
     pub enabled: bool,
-    /// The address: of the topic for ntfy. `desktop` has none.
-    // Whoever knows the topic of an ntfy server or the path of a Slack webhook can use it.
+    /// The address; for ntfy, the address of the topic. `desktop` has none.
+    // Anybody who knows the topic of an ntfy server or the path of a Slack webhook can use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "value"))]
     pub url: Option<String>,
-    /// What is sent: `info`, `warn` or `ask`, and everything above it.
+    /// The lowest severity that is sent: `info`, `warn` or `ask`.
     pub min_severity: Severity,
     /// Whether a message names the agent and the tool. Otherwise it says only that something waits.
     pub details: bool,

@@ -17,20 +17,20 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a push service keeps a message for a browser that is not connected.
 const MAX_TTL: SignedDuration = SignedDuration::from_hours(24);
-/// What a statement to a push service says about the owner if nothing is configured.
+/// The owner's address in a statement to a push service if none is configured.
 const NO_CONTACT: &str = "mailto:toolyard@localhost";
 
-/// How patient deliveries are. Tests are less so.
+/// The delays of deliveries; tests use shorter ones.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
     /// A question is sent if it is still open after this time: most questions are answered sooner by a person at the
     /// console.
     pub asked_after: SignedDuration,
-    /// Times that a message is tried.
+    /// Maximum number of attempts to deliver a message.
     pub attempts: u32,
-    /// The pause before the second time; each further one is four times as long,
+    /// The pause before the second attempt; each further pause is four times as long.
     pub first_pause: Duration,
-    /// and at most this long.
+    /// The longest pause between two attempts.
     pub longest_pause: Duration,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct ChannelSender {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// Somebody that a message goes to.
+/// A recipient of a message.
 enum Target {
     Channel,
     Browser(Box<PushSubscription>),
@@ -108,7 +108,7 @@ impl ChannelSender {
         }
     }
 
-    /// Delivers one batch, with retries. What has become void meanwhile is left out.
+    /// Delivers one batch, with retries. Notices that have become obsolete in the meantime are left out.
     async fn deliver(&self, mut batch: Vec<Notice>) {
         let timing = self.shared.timing;
         let mut targets = self.targets();

@@ -49,9 +49,9 @@ pub trait NotifyHost: Send + Sync + 'static {
 pub struct NotifyParts {
     /// The settings.
     pub config: NotifyConfig,
-    /// The process around it.
+    /// The process in which the notifier runs.
     pub host: Arc<dyn NotifyHost>,
-    /// How patient it is.
+    /// The delays of deliveries.
     pub timing: Timing,
 }
 
@@ -165,7 +165,7 @@ impl Notifier {
 
     fn drop_one(&self) {
         let before = self.inner.dropped.fetch_add(1, Ordering::Relaxed);
-        // The first of many says it; the status has the number.
+        // Only the first dropped notice is logged; the status has the number.
         if before.is_power_of_two() || before == 0 {
             tracing::warn!(dropped = before + 1, "too many notifications are waiting; one was dropped");
         }

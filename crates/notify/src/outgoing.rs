@@ -31,9 +31,9 @@ pub(crate) struct DeliveryError {
 pub(crate) enum Retry {
     /// Later; not before the time that the server named, if it did.
     Later(Option<Duration>),
-    /// It will not work either.
+    /// A retry would fail as well.
     Never,
-    /// The address is gone for good.
+    /// The address does not exist any more.
     Gone,
 }
 

@@ -1,5 +1,5 @@
-//! When which channel is told what: thresholds, the pause before a question is sent, gathering, quiet hours. Pure: time is
-//! an argument.
+//! Decides when each channel sends which notices: thresholds, the pause before a question is sent, coalescing, quiet
+//! hours. Pure: time is an argument.
 
 use crate::{Notice, Severity, Subject, quiet::QuietHours};
 use jiff::{SignedDuration, Timestamp};
@@ -33,8 +33,8 @@ impl ChannelQueue {
         self.gathers_until = older.gathers_until;
     }
 
-    /// Adds a notice that matters to this channel; a question is due after `asked_after`. Answers whether an older one had
-    /// to go.
+    /// Adds a notice that matters to this channel; a question is due after `asked_after`. Returns whether an older
+    /// notice was dropped.
     pub(crate) fn add(&mut self, notice: &Notice, now: Timestamp, asked_after: SignedDuration) -> bool {
         if notice.subject.severity() < self.min_severity {
             return false;

@@ -1,4 +1,4 @@
-//! How notifications are doing, as methods and `doctor` show it.
+//! The state of notifications, as methods and `doctor` show it.
 
 use crate::{ChannelKind, Severity};
 use jiff::Timestamp;
@@ -44,13 +44,13 @@ pub struct QuietStatus {
     pub urgent: bool,
 }
 
-/// How a channel is doing.
+/// The state of a channel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChannelStatus {
     /// Its name.
     pub name: String,
-    /// How it delivers.
+    /// The kind of the channel.
     pub kind: ChannelKindWord,
     /// The address, without its secret parts.
     pub to: String,
@@ -60,7 +60,7 @@ pub struct ChannelStatus {
     pub details: bool,
     /// Messages that were delivered.
     pub sent: u64,
-    /// Messages that were given up.
+    /// Messages that could not be delivered.
     pub failed: u64,
     /// Notices that wait.
     pub waiting: usize,
@@ -117,7 +117,7 @@ pub struct LastError {
 pub struct TestResult {
     /// The channel.
     pub channel: String,
-    /// How it delivers.
+    /// The kind of the channel.
     pub kind: ChannelKindWord,
     /// Whether the message was accepted.
     pub ok: bool,

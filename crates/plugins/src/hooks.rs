@@ -11,11 +11,11 @@ use toolyard_protocol::{ErrorCode, Failure};
 
 /// How long a person has to answer if the plugin sets no time, in milliseconds.
 const APPROVAL_MS: u64 = 120_000;
-/// and at most.
+/// Maximum time that a person has to answer, in milliseconds.
 const MAX_APPROVAL_MS: u64 = 600_000;
 /// How many characters of a question's title are shown.
 const MAX_TITLE: usize = 80;
-/// and of its description.
+/// Maximum number of characters of a question's description that are shown.
 const MAX_DESCRIPTION: usize = 512;
 
 /// All plugins' hooks.
@@ -73,18 +73,18 @@ impl Hook for PluginHooks {
         Box::pin(async move {
             let Some(inner) = self.0.upgrade() else { return HookVerdict::Proceed };
             let tool = call.tool.name().as_str();
-            let mut said = CombinedVerdict::default();
+            let mut combined = CombinedVerdict::default();
             for plugin in inner.hooked(tool) {
                 let event = BeforeToolCall {
                     tool_name: tool,
-                    params: said.params.as_ref().unwrap_or(call.args),
+                    params: combined.params.as_ref().unwrap_or(call.args),
                     agent_id: &call.caller.agent,
                     session_key: call.caller.session.as_deref(),
                 };
                 let answer = inner.upstreams.line(&line_name(&plugin), "before_tool_call", &event).await;
                 match answer.and_then(parse_verdict) {
                     Ok(verdict) => {
-                        if let Some(reason) = take(&mut said, verdict) {
+                        if let Some(reason) = take(&mut combined, verdict) {
                             let reason =
                                 if reason.is_empty() { format!("blocked by the plugin {plugin}") } else { reason };
                             return HookVerdict::Block { reason };
@@ -101,7 +101,7 @@ impl Hook for PluginHooks {
                     }
                 }
             }
-            verdict(said)
+            verdict(combined)
         })
     }
 }
@@ -114,17 +114,17 @@ fn parse_verdict(answer: Value) -> Result<Verdict, Failure> {
 }
 
 /// Combines one answer with the earlier ones. `Some` with a reason if the call must not be made.
-fn take(said: &mut CombinedVerdict, verdict: Verdict) -> Option<String> {
+fn take(combined: &mut CombinedVerdict, verdict: Verdict) -> Option<String> {
     if verdict.block == Some(true) {
         return Some(verdict.block_reason.unwrap_or_default());
     }
     // After a question about them, parameters cannot be changed any more.
-    if let (Some(params), None) = (verdict.params, &said.approval) {
-        said.params = Some(params);
+    if let (Some(params), None) = (verdict.params, &combined.approval) {
+        combined.params = Some(params);
     }
-    if let (Some(asked), None) = (verdict.require_approval, &said.approval) {
+    if let (Some(asked), None) = (verdict.require_approval, &combined.approval) {
         let cut = |text: Option<String>, most: usize| text.unwrap_or_default().chars().take(most).collect();
-        said.approval = Some(Approval {
+        combined.approval = Some(Approval {
             title: cut(asked.title, MAX_TITLE),
             description: cut(asked.description, MAX_DESCRIPTION),
             timeout_ms: asked.timeout_ms.unwrap_or(APPROVAL_MS).clamp(1, MAX_APPROVAL_MS),
@@ -133,8 +133,8 @@ fn take(said: &mut CombinedVerdict, verdict: Verdict) -> Option<String> {
     None
 }
 
-fn verdict(said: CombinedVerdict) -> HookVerdict {
-    match (said.params, said.approval) {
+fn verdict(combined: CombinedVerdict) -> HookVerdict {
+    match (combined.params, combined.approval) {
         (None, None) => HookVerdict::Proceed,
         (Some(params), None) => HookVerdict::Rewrite(params),
         (None, Some(Approval { title, description, timeout_ms })) => {
@@ -152,13 +152,13 @@ mod tests {
     use serde_json::json;
 
     fn all(verdicts: &[Value]) -> HookVerdict {
-        let mut said = CombinedVerdict::default();
+        let mut combined = CombinedVerdict::default();
         for one in verdicts {
-            if let Some(reason) = take(&mut said, parse_verdict(one.clone()).unwrap()) {
+            if let Some(reason) = take(&mut combined, parse_verdict(one.clone()).unwrap()) {
                 return HookVerdict::Block { reason };
             }
         }
-        verdict(said)
+        verdict(combined)
     }
 
     #[test]

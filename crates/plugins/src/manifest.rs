@@ -37,7 +37,7 @@ pub struct Contracts {
     pub tools: Vec<String>,
 }
 
-/// More about a tool.
+/// Metadata of a tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ToolMetadata {
@@ -59,7 +59,7 @@ pub struct ToolMetadata {
 pub struct McpProcess {
     /// The program; a path that begins with `./` is in the plugin's folder.
     pub command: String,
-    /// Its arguments; likewise.
+    /// Its arguments; a path that begins with `./` is in the plugin's folder.
     pub args: Vec<String>,
     /// Variables set for it.
     pub env: BTreeMap<String, String>,
@@ -71,7 +71,7 @@ pub struct McpProcess {
 pub struct LineProcess {
     /// The program; a path that begins with `./` is in the plugin's folder.
     pub command: String,
-    /// Its arguments; likewise.
+    /// Its arguments; a path that begins with `./` is in the plugin's folder.
     pub args: Vec<String>,
 }
 
@@ -83,7 +83,7 @@ pub struct Permissions {
     pub network: bool,
     /// Files and folders to read; `*` for any the user grants.
     pub read: Vec<PathBuf>,
-    /// Files and folders to change; likewise.
+    /// Files and folders to change; `*` for any that the user grants.
     pub write: Vec<PathBuf>,
     /// Variables of the environment.
     pub env: Vec<String>,
@@ -117,7 +117,7 @@ pub struct Manifest {
     pub mcp_servers: BTreeMap<String, McpProcess>,
     /// Folders of skills.
     pub skills: Vec<String>,
-    /// What it needs to touch; unset for plugins that do not know of it.
+    /// What it needs access to; unset in manifests that do not have this key.
     pub permissions: Option<Permissions>,
     /// The process that speaks the line protocol. Unset: the package's `openclaw.extensions`, in the Node host.
     pub process: Option<LineProcess>,

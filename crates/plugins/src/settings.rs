@@ -39,8 +39,8 @@ pub struct PluginsConfig {
     /// The Node program that runs plugins written for OpenClaw. Unset: `node` in PATH.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<PathBuf>,
-    /// The registry that `toolyard plugins install npm:NAME` and plugins' dependencies come from, as an https or http address.
-    /// Unset: npm's own. npm's configuration files are not read.
+    /// The registry that `toolyard plugins install npm:NAME` and plugins' dependencies come from, as an https or http
+    /// address. Unset: npm's own. npm's configuration files are not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "url"))]
     pub npm_registry: Option<String>,
@@ -140,7 +140,7 @@ impl Grant {
         Ok(grant)
     }
 
-    /// This and another together.
+    /// The union of this grant and another.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
         let both = |a: &[PathBuf], b: &[PathBuf]| {

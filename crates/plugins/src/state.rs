@@ -13,7 +13,7 @@ const FILE: &str = "installed.json";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Record {
-    /// As it was typed.
+    /// The source as it was typed.
     pub(crate) source: String,
     /// The plugin's folder within its place.
     pub(crate) root: String,

@@ -1,4 +1,4 @@
-//! Blobs too large to lie beside the records: in a table of their own, or wherever [`LargeBlobs`] keeps them.
+//! Blobs that are too large to be stored with the records: in a separate table, or where [`LargeBlobs`] stores them.
 
 use crate::server::Pool;
 use std::sync::Arc;

@@ -202,7 +202,7 @@ async fn listen_once(lease: &Lease, pool: &Pool) -> Result<(), Trouble> {
     let reading = tokio::spawn(async move {
         loop {
             match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
-                // One that is waiting stands for all.
+                // One pending hint is enough for all changes.
                 Some(Ok(AsyncMessage::Notification(_))) => drop(heard.try_send(())),
                 Some(Ok(_)) => {}
                 Some(Err(_)) | None => return,

@@ -7,7 +7,6 @@
 //! | module | holds |
 //! |---|---|
 //! | `store` | `PostgresStore`: checks input, and passes it to the queue or to a query |
-//! | `checks` | what is refused before it is queued |
 //! | `statements` | what does not wait for the group commit |
 //! | `queue` | what is queued: order, waiting callers, facts that are set but not written |
 //! | `writer` | the group commit, and what became of a commit whose answer was lost |
@@ -23,7 +22,6 @@
 //! answer with a timeout. On a worker of a multi-thread runtime the wait is announced with `block_in_place`, so that the
 //! runtime moves its other tasks. Beats run on the store's thread too, so that a busy engine does not lose its lease.
 
-mod checks;
 mod large_blobs;
 mod lease;
 pub mod limits;

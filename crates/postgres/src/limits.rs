@@ -1,6 +1,7 @@
 //! Every limit and delay of the store, each with its reason.
 
 use std::time::Duration;
+use toolyard_engine::store::checks::ChangeLimits;
 
 /// The oldest server that is supported: the oldest that PostgreSQL itself still supports.
 pub const MIN_SERVER_VERSION: i32 = 140_000;
@@ -9,8 +10,8 @@ pub const MIN_SERVER_VERSION: i32 = 140_000;
 pub const BEAT: Duration = Duration::from_millis(500);
 /// A node whose last beat is older than this, by the server's clock, is dead.
 pub const TIME_TO_LIVE: Duration = Duration::from_secs(3);
-/// A node dispatches nothing once its last good beat was sent this long ago. What lies between this and
-/// [`TIME_TO_LIVE`] is for clocks that run at different speeds and for a dispatch that is under way.
+/// A node dispatches nothing once its last good beat was sent this long ago. The time between this and [`TIME_TO_LIVE`]
+/// allows for clocks that run at different speeds and for a dispatch that has begun.
 pub const DISPATCH_WITHIN: Duration = Duration::from_secs(2);
 /// After the server was replaced or started again, nobody is fenced for this long: nobody could renew a lease meanwhile.
 pub const CALM: Duration = Duration::from_secs(6);
@@ -23,7 +24,7 @@ pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 pub const READ_PATIENCE: Duration = Duration::from_secs(15);
 /// How often a server that cannot be reached is tried again.
 pub const RETRY: Duration = Duration::from_millis(100);
-/// How long callers wait for a server that cannot be reached before they are told so.
+/// How long callers wait for a server that cannot be reached before they receive an error.
 pub const AWAY_PATIENCE: Duration = Duration::from_secs(30);
 /// How long migrations wait for a lock that other nodes' work needs.
 pub const MIGRATION_LOCK: &str = "2s";
@@ -46,18 +47,11 @@ pub const MAX_REJECTED: usize = 10_000;
 /// Runs that this node is known to hold.
 pub const HELD_RUNS: usize = 65_536;
 
-/// Largest frame payload.
-pub const MAX_FRAME_BYTES: usize = 64 << 20;
-/// Largest blob.
-pub const MAX_BLOB_BYTES: usize = 512 << 20;
 /// Blobs up to this size are kept beside the records; larger ones apart, or in the bucket.
 pub const BLOB_INLINE_BYTES: usize = 64 << 10;
-/// Largest fact value.
-pub const MAX_FACT_BYTES: usize = 16 << 20;
-/// Longest name of a space, and longest key in it: an index entry must fit into a third of a page.
-pub const MAX_FACT_NAME_BYTES: usize = 1200;
-/// Largest ledger entry.
-pub const MAX_LEDGER_BYTES: usize = 1 << 20;
+/// What a queued change may be at most. An index entry, which holds the name of a space or a key, must fit into a third
+/// of a page.
+pub const CHANGES: ChangeLimits = ChangeLimits { max_seq: i64::MAX as u64, max_fact_name_bytes: 1200 };
 /// How often an entry of the ledger is made again because another node was faster.
 pub const LEDGER_TRIES: u32 = 200;
 

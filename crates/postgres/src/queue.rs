@@ -97,7 +97,7 @@ impl State {
 }
 
 fn away(since: &Instant, why: &str) -> StoreError {
-    StoreError::failed(format!("the database has been away for {} s: {why}", since.elapsed().as_secs()))
+    StoreError::failed(format!("the database could not be reached for {} s: {why}", since.elapsed().as_secs()))
 }
 
 #[derive(Default)]

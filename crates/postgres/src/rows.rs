@@ -55,7 +55,7 @@ pub(crate) fn nanos(at: Timestamp) -> i64 {
 
 fn time_of(nanos: i64) -> Result<Timestamp, StoreError> {
     Timestamp::from_nanosecond(i128::from(nanos))
-        .map_err(|e| StoreError::failed(format!("the store holds a time that is none: {e}")))
+        .map_err(|e| StoreError::failed(format!("the store holds an invalid time: {e}")))
 }
 
 pub(crate) fn micros(at: Timestamp) -> i64 {

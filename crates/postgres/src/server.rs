@@ -23,7 +23,7 @@ use tls::{RustlsConnect, Trust};
 /// A statement's argument.
 pub(crate) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// Why a statement did not do what it should.
+/// The reason for which a statement failed.
 #[derive(Debug)]
 pub(crate) enum Trouble {
     /// The server refuses this statement and would refuse it again.

@@ -53,7 +53,7 @@ impl ClusterKeys {
     }
 }
 
-/// A fact that becomes what is wanted if it is what is expected.
+/// A fact that is set or removed if its current value is the expected one.
 pub(crate) struct FactSwap {
     pub(crate) space: String,
     pub(crate) key: String,

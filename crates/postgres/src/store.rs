@@ -1,7 +1,6 @@
 //! [`PostgresStore`]: checks its input, and passes it to the queue or to a query.
 
 use crate::{
-    checks::{check_batch, check_fact, too_large},
     large_blobs::{InDatabase, LargeBlobs},
     lease::{self, Lease},
     limits,
@@ -26,6 +25,7 @@ use toolyard_engine::{
     store::{
         Batch, Durability, FrameVisitor, Head, Hints, LedgerEntry, LedgerMaker, LeftBehind, NewFact, NodeRow, Owner,
         Position, RemovedBlobs, RunFilter, RunRow, StoreError, StoredFact, Swap,
+        checks::{MAX_LEDGER_BYTES, check_size},
     },
 };
 use toolyard_protocol::{RunId, canonical};
@@ -40,7 +40,7 @@ pub struct PostgresOptions {
     pub url: String,
     /// The node's name. Two nodes that serve have different names.
     pub node: String,
-    /// What tells homes apart: a serving process of the same home replaces an earlier one at once.
+    /// Identifies the home: a serving process of the same home replaces an earlier one at once.
     pub home: String,
     /// Whether this process serves, or is a command beside a process that does.
     pub serves: bool,
@@ -56,8 +56,8 @@ pub struct PostgresOptions {
 
 /// A store in PostgreSQL that several nodes share.
 ///
-/// Everything that is queued becomes one statement, which also checks that this owner was not fenced. While the server is
-/// away, what is queued waits; [`Store::writable`] says so.
+/// Everything that is queued becomes one statement, which also checks that this owner was not fenced. While the server
+/// cannot be reached, queued changes wait; [`Store::writable`] says so.
 pub struct PostgresStore {
     queue: Arc<Queue>,
     reads: Reads,
@@ -143,7 +143,7 @@ impl PostgresStore {
         })
     }
 
-    /// Whether the cluster's secret lies in the database: then whoever writes the database can forge what is derived from it.
+    /// Whether the cluster's secret is in the database: then anybody who can read the database can forge tags and seals.
     pub fn is_secret_in_database(&self) -> bool {
         self.is_secret_in_database
     }
@@ -249,7 +249,7 @@ impl Store for PostgresStore {
             return Err(StoreError::Fenced(Owner { epoch: batch.epoch, ..self.owner.clone() }));
         }
         let run_id = batch.run_id;
-        let bytes = match check_batch(&batch) {
+        let bytes = match limits::CHANGES.check_batch(&batch) {
             Ok(bytes) => bytes,
             Err(error) => {
                 self.queue.stop_run(run_id, error.clone());
@@ -421,7 +421,7 @@ impl Store for PostgresStore {
         value: Vec<u8>,
         expires_at: Option<Timestamp>,
     ) -> Result<Position, StoreError> {
-        let bytes = check_fact(space, key, Some(&value))?;
+        let bytes = limits::CHANGES.check_fact(space, key, Some(&value))?;
         let until = expires_at.map(micros);
         let fact = Fact { space: space.to_owned(), key: key.to_owned(), value: Some(value), until };
         self.push(Op::Fact(fact), bytes, false)
@@ -435,7 +435,7 @@ impl Store for PostgresStore {
         wanted: NewFact,
     ) -> Result<Swap, StoreError> {
         self.check_fenced()?;
-        check_fact(space, key, wanted.as_ref().map(|(value, _)| value.as_slice()))?;
+        limits::CHANGES.check_fact(space, key, wanted.as_ref().map(|(value, _)| value.as_slice()))?;
         if self.queue.pending(space, key, 0).is_some() {
             self.settle()?;
         }
@@ -447,7 +447,7 @@ impl Store for PostgresStore {
         loop {
             match self.try_swap(&swap) {
                 Ok(None) => return Err(self.fenced()),
-                // What is there now may be what an earlier try whose answer was lost has written.
+                // The current value may have been written by an earlier attempt whose answer was lost.
                 Ok(Some(Swap::Differs(found))) if is_unknown && found == swap.wanted => break,
                 Ok(Some(Swap::Done)) => break,
                 Ok(Some(differs)) => return Ok(differs),
@@ -471,7 +471,7 @@ impl Store for PostgresStore {
     }
 
     fn remove(&self, space: &str, key: &str) -> Result<Position, StoreError> {
-        let bytes = check_fact(space, key, None)?;
+        let bytes = limits::CHANGES.check_fact(space, key, None)?;
         let fact = Fact { space: space.to_owned(), key: key.to_owned(), value: None, until: None };
         self.push(Op::Fact(fact), bytes, false)
     }
@@ -566,9 +566,7 @@ impl Store for PostgresStore {
         for _ in 0..limits::LEDGER_TRIES {
             let last = self.read(|reads| async move { reads.last_entry().await })?;
             let (payload, chain) = make(last.as_ref())?;
-            if payload.len() > limits::MAX_LEDGER_BYTES {
-                return Err(too_large("a ledger entry", payload.len(), limits::MAX_LEDGER_BYTES));
-            }
+            check_size("a ledger entry", payload.len(), MAX_LEDGER_BYTES)?;
             let entry = LedgerEntry { seq: last.map_or(1, |last| last.seq + 1), payload, chain };
             match self.write_entry(entry.clone())? {
                 0 => return Err(self.fenced()),
@@ -582,7 +580,7 @@ impl Store for PostgresStore {
                 }
             }
         }
-        Err(StoreError::failed("the ledger entry could not be appended: other nodes were always faster"))
+        Err(StoreError::failed("the ledger entry could not be appended: other nodes appended an entry first each time"))
     }
 
     fn ledger(&self, from_seq: u64, limit: usize) -> Result<Vec<LedgerEntry>, StoreError> {

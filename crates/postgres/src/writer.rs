@@ -216,7 +216,7 @@ impl Writer {
     }
 }
 
-/// What a caller is told of a batch that the server refuses.
+/// The error that a caller receives for a batch that the server refuses.
 fn refusal(group: &[&Queued], state: &SqlState, message: &str, detail: &str) -> StoreError {
     if let (true, [Queued { op: Op::Append(append), .. }]) = (*state == SqlState::UNIQUE_VIOLATION, group) {
         // "Key (run, seq)=(UUID, NUMBER) already exists."

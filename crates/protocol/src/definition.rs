@@ -21,7 +21,7 @@ const MAX_SCHEMA_BYTES: usize = 256 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RiskLevel {
-    /// Looks, never touches.
+    /// Only reads.
     ReadOnly,
     /// Changes files or state that Toolyard can describe and mostly undo.
     Writes,

@@ -30,10 +30,10 @@ pub enum EventType {
     /// A call reports how far it is.
     #[serde(rename = "step.progress")]
     StepProgress,
-    /// A call ended well.
+    /// A call succeeded.
     #[serde(rename = "step.finished")]
     StepFinished,
-    /// A call ended badly.
+    /// A call failed.
     #[serde(rename = "step.failed")]
     StepFailed,
     /// A run ended.

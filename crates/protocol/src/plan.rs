@@ -111,7 +111,7 @@ pub enum OnError {
     Stop,
     /// Go on; steps that depend on this one are skipped.
     Skip,
-    /// Try again, then stop.
+    /// Retry the step; if all attempts fail, stop the run.
     Retry,
 }
 

@@ -176,7 +176,7 @@ pub struct ToolResultParts {
     /// Short and safe to show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_message: Option<String>,
-    /// More, for logs.
+    /// Further details, for logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub debug_message: Option<String>,
 }

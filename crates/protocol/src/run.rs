@@ -155,12 +155,12 @@ pub struct RunManifest {
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// How far it is.
+    /// The status of the run.
     pub status: RunStatus,
     /// The approval it was made under.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmation: Option<Confirmation>,
-    /// The run this one was forked from or takes back.
+    /// The run from which this one was forked, or which it undoes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<RunId>,
     /// The run this one replays.

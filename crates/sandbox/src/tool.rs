@@ -19,9 +19,9 @@ const LIMITS: ProcessLimits = ProcessLimits { processes: 64, memory_mb: 2048 };
 const MEASURE_EVERY: Duration = Duration::from_millis(250);
 /// Bytes of each output stream that are kept; the rest is read and dropped.
 const MAX_OUTPUT_BYTES: u64 = 64 << 10;
-/// Lines of an error message that are passed on,
+/// Maximum number of lines of an error message that are shown.
 const SHOWN_LINES: usize = 6;
-/// and characters of it.
+/// Maximum number of characters of an error message that are shown.
 const SHOWN_CHARS: usize = 600;
 
 /// A program to run, and what it may touch and use.

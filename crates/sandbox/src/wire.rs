@@ -29,7 +29,7 @@ pub enum ToChild {
     Run {
         /// The body of an async function.
         code: String,
-        /// What it may use.
+        /// The limits of the script.
         limits: Limits,
     },
     /// The answer to a bridge call.

@@ -10,7 +10,7 @@ use toolyard_protocol::{ErrorCode, Failure};
 
 /// How long one request lasts at most; the client then asks again. A client that has gone is noticed by then.
 pub const MAX_WAIT: Duration = Duration::from_secs(30);
-/// Events of steps are told at most this often: they say that something goes on, and the list says what.
+/// Events of steps are sent at most this often, because they only say that the list has changed.
 const STEPS_EVERY: Duration = Duration::from_secs(1);
 
 methods! {
@@ -40,7 +40,7 @@ pub struct Followed {
 impl Handle<RunsFollow> for Service {
     async fn handle(&self, call: &Call<'_>, params: FollowParams) -> Result<Followed, MethodError> {
         let Some(sink) = &call.events else {
-            return Err(Failure::new(ErrorCode::Unavailable, "this door carries no events within a request")
+            return Err(Failure::new(ErrorCode::Unavailable, "this door cannot send events within a request")
                 .suggest("Use console.subscribe or runs.subscribe.")
                 .into());
         };

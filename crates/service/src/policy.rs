@@ -63,7 +63,7 @@ fn read_door(word: Option<&str>) -> Result<Door, Failure> {
     let word = word.unwrap_or("gateway");
     serde_json::from_value(word.into()).map_err(|_| {
         Failure::new(ErrorCode::ValidationError, format!("there is no door {word:?}"))
-            .suggest("Doors are cli, gateway, http, mcp, bridge, script, console and internal.")
+            .suggest("Doors are cli, gateway, http, mcp, bridge, script, console, hooks and internal.")
     })
 }
 

@@ -27,7 +27,7 @@ const SEARCHED_RUNS: usize = 10_000;
 const RUNS_PER_PAGE: usize = 200;
 
 methods! {
-    /// Answers the signed head of the ledger, to be kept somewhere else.
+    /// Returns the signed head of the ledger, which should be stored elsewhere.
     RunsHead = "runs.head", Terms::read().everywhere(), NoParams => SignedHead;
     /// Makes the receipt of a run or of a call: the proof that it is in the ledger.
     RunsProve = "runs.prove", Terms::read().everywhere(), ProveParams => Receipt;

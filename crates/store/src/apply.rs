@@ -15,14 +15,14 @@ use toolyard_engine::store::{LedgerEntry, RunRow, StoreError, Swap};
 use toolyard_protocol::{RunId, canonical};
 
 /// Why a change was not made.
-pub(crate) enum Trouble {
-    /// Only this one: the others go on.
+pub(crate) enum ApplyError {
+    /// Only this change failed; the others of the transaction continue.
     Rejected(StoreError),
     /// The transaction as a whole.
     Database(rusqlite::Error),
 }
 
-impl From<rusqlite::Error> for Trouble {
+impl From<rusqlite::Error> for ApplyError {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
             Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig) => {
@@ -34,7 +34,7 @@ impl From<rusqlite::Error> for Trouble {
 }
 
 /// An answer that is sent once the transaction is committed.
-pub(crate) enum Pledge {
+pub(crate) enum DeferredReply {
     Nothing,
     Swapped(Swap),
     Claimed(Option<RunId>),
@@ -66,7 +66,7 @@ impl RunNumbers {
 
     /// The number of a run that `me` may write: a run that it holds or that nobody holds. Cached entries stay valid,
     /// because another process that claims the run fences this process first.
-    fn find(&mut self, db: &Connection, run_id: RunId, me: Option<i64>) -> Result<Option<i64>, Trouble> {
+    fn find(&mut self, db: &Connection, run_id: RunId, me: Option<i64>) -> Result<Option<i64>, ApplyError> {
         if let Some(number) = self.0.get(&run_id) {
             return Ok(Some(*number));
         }
@@ -78,7 +78,7 @@ impl RunNumbers {
         if let (Some(owner), Some(me)) = (owner, me)
             && owner != me
         {
-            return Err(Trouble::Rejected(StoreError::failed(format!("run {run_id} is held by another process"))));
+            return Err(ApplyError::Rejected(StoreError::failed(format!("run {run_id} is held by another process"))));
         }
         self.remember(run_id, number);
         Ok(Some(number))
@@ -91,49 +91,56 @@ pub(crate) fn first_key(run_number: i64) -> i64 {
 }
 
 /// Makes one change for the owner `me`; `None` when entries of another process's journal are applied.
-pub(crate) fn apply(db: &Connection, numbers: &mut RunNumbers, op: &Op, me: Option<i64>) -> Result<Pledge, Trouble> {
+pub(crate) fn apply(
+    db: &Connection,
+    numbers: &mut RunNumbers,
+    op: &Op,
+    me: Option<i64>,
+) -> Result<DeferredReply, ApplyError> {
     match op {
-        Op::Append(append) => apply_append(db, numbers, append, me).map(|()| Pledge::Nothing),
-        Op::Put(fact) => put(db, fact).map(|()| Pledge::Nothing),
+        Op::Append(append) => apply_append(db, numbers, append, me).map(|()| DeferredReply::Nothing),
+        Op::Put(fact) => put(db, fact).map(|()| DeferredReply::Nothing),
         Op::Remove { space, key } => {
             db.prepare_cached("DELETE FROM facts WHERE space = ?1 AND key = ?2")?.execute([space, key])?;
-            Ok(Pledge::Nothing)
+            Ok(DeferredReply::Nothing)
         }
-        Op::Swap { swap: wanted, .. } => swap(db, wanted).map(Pledge::Swapped),
+        Op::Swap { swap: wanted, .. } => swap(db, wanted).map(DeferredReply::Swapped),
         Op::Claim { run_id, from, .. } => {
             numbers.forget_run(*run_id);
-            Ok(Pledge::Claimed(claim(db, *run_id, *from, me)?.then_some(*run_id)))
+            Ok(DeferredReply::Claimed(claim(db, *run_id, *from, me)?.then_some(*run_id)))
         }
-        Op::Ledger(ledger) => ledger_append(db, ledger).map(Pledge::Ledger),
+        Op::Ledger(ledger) => ledger_append(db, ledger).map(DeferredReply::Ledger),
         // Done before the transaction begins.
-        Op::Fence { .. } | Op::WatchBlobs { .. } => Ok(Pledge::Done),
-        Op::RemoveRuns { runs, .. } => remove_runs(db, numbers, runs).map(Pledge::Removed),
-        Op::RemoveBlobs { hashes, .. } => remove_blobs(db, hashes).map(Pledge::RemovedBlobs),
+        Op::Fence { .. } | Op::WatchBlobs { .. } => Ok(DeferredReply::Done),
+        Op::RemoveRuns { runs, .. } => remove_runs(db, numbers, runs).map(DeferredReply::Removed),
+        Op::RemoveBlobs { hashes, .. } => remove_blobs(db, hashes).map(DeferredReply::RemovedBlobs),
     }
 }
 
 /// Sends the answer of a committed change (and of a synced one, if a sync was requested).
-pub(crate) fn keep(op: Op, pledge: Pledge) {
+pub(crate) fn keep(op: Op, pledge: DeferredReply) {
     fn answer<T>(reply: &Reply<T>, value: T) {
         // The caller may have stopped waiting; the change is made in any case.
         drop(reply.send(Ok(value)));
     }
     match (op, pledge) {
-        (Op::Swap { reply, .. }, Pledge::Swapped(swap)) => answer(&reply, swap),
-        (Op::Fence { reply, .. } | Op::WatchBlobs { reply, .. }, Pledge::Done) => answer(&reply, ()),
-        (Op::RemoveRuns { reply, .. }, Pledge::Removed(count)) => answer(&reply, count),
-        (Op::RemoveBlobs { reply, .. }, Pledge::RemovedBlobs(blobs)) => answer(&reply, blobs),
-        (Op::Claim { reply, .. }, Pledge::Claimed(run)) => answer(&reply, run.is_some()),
-        (Op::Ledger(LedgerOp { reply, .. }), Pledge::Ledger(entry)) => answer(&reply, entry),
+        (Op::Swap { reply, .. }, DeferredReply::Swapped(swap)) => answer(&reply, swap),
+        (Op::Fence { reply, .. } | Op::WatchBlobs { reply, .. }, DeferredReply::Done) => answer(&reply, ()),
+        (Op::RemoveRuns { reply, .. }, DeferredReply::Removed(count)) => answer(&reply, count),
+        (Op::RemoveBlobs { reply, .. }, DeferredReply::RemovedBlobs(blobs)) => answer(&reply, blobs),
+        (Op::Claim { reply, .. }, DeferredReply::Claimed(run)) => answer(&reply, run.is_some()),
+        (Op::Ledger(LedgerOp { reply, .. }), DeferredReply::Ledger(entry)) => answer(&reply, entry),
         _ => {}
     }
 }
 
-fn apply_append(db: &Connection, numbers: &mut RunNumbers, append: &Append, me: Option<i64>) -> Result<(), Trouble> {
+fn apply_append(db: &Connection, numbers: &mut RunNumbers, append: &Append, me: Option<i64>) -> Result<(), ApplyError> {
     let blobs = match &append.blobs {
         Blobs::Ready(blobs) => blobs,
-        Blobs::Failed(error) => return Err(Trouble::Rejected(error.clone())),
-        Blobs::Pending(_) => return Err(Trouble::Rejected(StoreError::failed("the batch's blobs were not prepared"))),
+        Blobs::Failed(error) => return Err(ApplyError::Rejected(error.clone())),
+        Blobs::Pending(_) => {
+            return Err(ApplyError::Rejected(StoreError::failed("the batch's blobs were not prepared")));
+        }
     };
     for blob in blobs {
         db.prepare_cached("INSERT OR IGNORE INTO blobs (sha256, len, zstd, bytes) VALUES (?1, ?2, ?3, ?4)")?
@@ -144,14 +151,14 @@ fn apply_append(db: &Connection, numbers: &mut RunNumbers, append: &Append, me: 
     for StoredFrame { seq, kind, payload, chain } in &append.frames {
         let key = first_key(number) | i64::from(*seq);
         let (kind, payload) = packing::pack(*kind, payload);
-        insert.execute(params![key, kind, payload.as_ref(), chain.as_slice()]).map_err(|error| match Trouble::from(
-            error,
-        ) {
-            Trouble::Rejected(StoreError::Failed(reason)) if reason.contains("UNIQUE") => {
-                Trouble::Rejected(StoreError::failed(format!("run {} already has a frame {seq}", append.run_id)))
-            }
-            trouble => trouble,
-        })?;
+        insert.execute(params![key, kind, payload.as_ref(), chain.as_slice()]).map_err(
+            |error| match ApplyError::from(error) {
+                ApplyError::Rejected(StoreError::Failed(reason)) if reason.contains("UNIQUE") => {
+                    ApplyError::Rejected(StoreError::failed(format!("run {} already has a frame {seq}", append.run_id)))
+                }
+                trouble => trouble,
+            },
+        )?;
     }
     if append.release && append.row.as_ref().is_none_or(|row| !row.status.is_final()) {
         db.prepare_cached("UPDATE runs SET owner = NULL WHERE no = ?1")?.execute([number])?;
@@ -169,7 +176,7 @@ fn run_number(
     run_id: RunId,
     row: Option<&RunRow>,
     me: Option<i64>,
-) -> Result<i64, Trouble> {
+) -> Result<i64, ApplyError> {
     let known = numbers.find(db, run_id, me)?;
     let Some(row) = row else {
         if let Some(number) = known {
@@ -201,7 +208,7 @@ fn run_number(
     Ok(number)
 }
 
-fn put(db: &Connection, fact: &Fact) -> Result<(), Trouble> {
+fn put(db: &Connection, fact: &Fact) -> Result<(), ApplyError> {
     db.prepare_cached(
         "INSERT INTO facts (space, key, value, expires_at) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at",
@@ -210,7 +217,7 @@ fn put(db: &Connection, fact: &Fact) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn swap(db: &Connection, wanted: &FactSwap) -> Result<Swap, Trouble> {
+fn swap(db: &Connection, wanted: &FactSwap) -> Result<Swap, ApplyError> {
     let FactSwap { space, key, expected, new } = wanted;
     let found: Option<Vec<u8>> = db
         .prepare_cached(
@@ -230,7 +237,7 @@ fn swap(db: &Connection, wanted: &FactSwap) -> Result<Swap, Trouble> {
     Ok(Swap::Done)
 }
 
-fn claim(db: &Connection, run_id: RunId, from: Option<i64>, me: Option<i64>) -> Result<bool, Trouble> {
+fn claim(db: &Connection, run_id: RunId, from: Option<i64>, me: Option<i64>) -> Result<bool, ApplyError> {
     let changed = db
         .prepare_cached(
             "UPDATE runs SET owner = ?2
@@ -241,7 +248,7 @@ fn claim(db: &Connection, run_id: RunId, from: Option<i64>, me: Option<i64>) -> 
 }
 
 /// Removes runs that have ended. Other and unknown runs are skipped.
-fn remove_runs(db: &Connection, numbers: &mut RunNumbers, runs: &[RunId]) -> Result<u64, Trouble> {
+fn remove_runs(db: &Connection, numbers: &mut RunNumbers, runs: &[RunId]) -> Result<u64, ApplyError> {
     let mut removed = 0;
     for run_id in runs {
         let number: Option<i64> = db
@@ -258,7 +265,7 @@ fn remove_runs(db: &Connection, numbers: &mut RunNumbers, runs: &[RunId]) -> Res
     Ok(removed)
 }
 
-fn remove_blobs(db: &Connection, hashes: &[[u8; 32]]) -> Result<Vec<RemovedBlob>, Trouble> {
+fn remove_blobs(db: &Connection, hashes: &[[u8; 32]]) -> Result<Vec<RemovedBlob>, ApplyError> {
     let mut removed = Vec::new();
     for hash in hashes {
         let found = db
@@ -275,8 +282,8 @@ fn remove_blobs(db: &Connection, hashes: &[[u8; 32]]) -> Result<Vec<RemovedBlob>
     Ok(removed)
 }
 
-fn ledger_append(db: &Connection, op: &LedgerOp) -> Result<LedgerEntry, Trouble> {
-    let rejected = |reason: &str| Trouble::Rejected(StoreError::failed(reason));
+fn ledger_append(db: &Connection, op: &LedgerOp) -> Result<LedgerEntry, ApplyError> {
+    let rejected = |reason: &str| ApplyError::Rejected(StoreError::failed(reason));
     let last = db
         .prepare_cached("SELECT seq, payload, chain FROM ledger ORDER BY seq DESC LIMIT 1")?
         .query_row([], |row| {

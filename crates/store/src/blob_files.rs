@@ -26,19 +26,7 @@ pub(crate) struct StoredBlob {
 }
 
 /// Parses a hash: exactly 64 lowercase hexadecimal digits, because it becomes part of a path.
-pub(crate) fn parse_hash(text: &str) -> Option<[u8; 32]> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    let bytes: &[u8; 64] = text.as_bytes().try_into().ok()?;
-    let mut hash = [0; 32];
-    for (out, pair) in hash.iter_mut().zip(bytes.chunks_exact(2)) {
-        *out = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
-    Some(hash)
-}
+pub(crate) use toolyard_protocol::canonical::unhex as parse_hash;
 
 /// The compressed bytes, if that saves an eighth.
 pub(crate) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {

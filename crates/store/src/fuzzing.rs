@@ -4,7 +4,7 @@ use crate::{journal::format, queue::Blobs};
 
 /// The complete entries at the beginning of a journal, each encoded again. Empty for a damaged journal.
 pub fn journal_entries(entries: &[u8]) -> Vec<Vec<u8>> {
-    let write_again = |(place, append): (format::Place, crate::queue::Append)| {
+    let write_again = |(place, append): (format::EntryPosition, crate::queue::Append)| {
         let mut out = Vec::new();
         if let Blobs::Ready(blobs) = &append.blobs {
             format::encode(&mut out, place, 0, &append, blobs);
@@ -24,5 +24,5 @@ pub fn unpacked(kind: i64, payload: &[u8]) -> (i64, Vec<u8>) {
 
 /// The first entry of a journal, with this body and valid checksums.
 pub fn journal_entry(body: &[u8]) -> Vec<u8> {
-    format::frame(format::Place { generation: 1, number: 0 }, body)
+    format::frame(format::EntryPosition { generation: 1, number: 0 }, body)
 }

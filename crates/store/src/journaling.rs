@@ -7,7 +7,7 @@
 //! covers the change turns it on again, from its beginning.
 
 use crate::{
-    journal::format::{self, Place},
+    journal::format::{self, EntryPosition},
     limits,
     queue::{Append, Blobs},
 };
@@ -23,7 +23,7 @@ pub(crate) struct Journaling {
     /// Whether there is a file to write to.
     pub(crate) exists: bool,
     is_on: bool,
-    next: Place,
+    next: EntryPosition,
     /// The number of the first entry in the buffer; all entries in the buffer are synced together.
     group_first: u32,
     /// Where the buffer will be written.
@@ -56,12 +56,12 @@ pub(crate) struct Piece {
 
 impl Journaling {
     pub(crate) fn new(last_generation: Option<u64>) -> Self {
-        let next = Place { generation: last_generation.unwrap_or(0), number: 0 };
+        let next = EntryPosition { generation: last_generation.unwrap_or(0), number: 0 };
         Self { exists: last_generation.is_some(), next, ..Self::default() }
     }
 
     /// Puts an append into the journal if it can go there.
-    pub(crate) fn offer(&mut self, position: u64, append: &Append, database_durable: u64) -> Option<Place> {
+    pub(crate) fn offer(&mut self, position: u64, append: &Append, database_durable: u64) -> Option<EntryPosition> {
         let place = self.try_offer(position, append, database_durable);
         if place.is_none() {
             self.pass(position);
@@ -69,7 +69,7 @@ impl Journaling {
         place
     }
 
-    fn try_offer(&mut self, position: u64, append: &Append, database_durable: u64) -> Option<Place> {
+    fn try_offer(&mut self, position: u64, append: &Append, database_durable: u64) -> Option<EntryPosition> {
         let Blobs::Ready(blobs) = &append.blobs else { return None };
         let head = *self.heads.get(&append.run_id)?;
         let continues = append.frames.iter().zip(head + 1..).all(|(frame, seq)| frame.seq == seq);
@@ -114,7 +114,7 @@ impl Journaling {
         self.offset = format::ENTRIES_AT as u64;
         // The clock makes the number unique, also among entries of earlier processes that never reached the disk.
         let now = u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or(0);
-        self.next = Place { generation: now.max(self.next.generation + 1), number: 0 };
+        self.next = EntryPosition { generation: now.max(self.next.generation + 1), number: 0 };
         self.is_on = true;
         true
     }

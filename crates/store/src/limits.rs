@@ -1,6 +1,7 @@
 //! Every limit and delay of the store, each with its reason.
 
 use std::time::Duration;
+use toolyard_engine::store::checks::ChangeLimits;
 
 /// How long SQLite waits for another process's transaction before it returns busy.
 pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,18 +49,15 @@ pub const JOURNAL_ENTRY_BYTES: usize = 128 << 10;
 /// Bytes of entries for which nobody waits. Beyond this, the database is faster than the journal.
 pub const JOURNAL_IDLE_BYTES: usize = 256 << 10;
 
-/// Largest frame payload.
-pub const MAX_FRAME_BYTES: usize = 64 << 20;
-/// Maximum size of a blob.
-pub const MAX_BLOB_BYTES: usize = 512 << 20;
-/// Largest fact value.
-pub const MAX_FACT_BYTES: usize = 16 << 20;
+pub use toolyard_engine::store::checks::{
+    CHANGE_BYTES, MAX_BLOB_BYTES, MAX_FACT_BYTES, MAX_FRAME_BYTES, MAX_LEDGER_BYTES,
+};
 /// Longest name of a space, and longest key in it.
 pub const MAX_FACT_NAME_BYTES: usize = 4096;
-/// Largest ledger entry.
-pub const MAX_LEDGER_BYTES: usize = 1 << 20;
 /// Most frames in a run: sequence numbers share 63 bits with the run's number.
 pub const MAX_SEQ: u64 = u32::MAX as u64;
+/// What a queued change may be at most.
+pub const CHANGES: ChangeLimits = ChangeLimits { max_seq: MAX_SEQ, max_fact_name_bytes: MAX_FACT_NAME_BYTES };
 
 /// Payloads from this size on are compressed, if that saves an eighth.
 pub const COMPRESS_FROM: usize = 2048;

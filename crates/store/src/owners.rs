@@ -1,7 +1,7 @@
 //! Which processes have the store open, and whether they are still running.
 //!
 //! A process registers when it opens the store (table `owners`) and locks a file of its own for as long as it may work on
-//! runs. The kernel lets go of the lock when the process ends, however it ends. Removing the row fences the process: its
+//! runs. The kernel releases the lock when the process ends, however it ends. Removing the row fences the process: its
 //! writer looks for the row in every transaction.
 
 use crate::failed;

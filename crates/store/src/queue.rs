@@ -5,7 +5,7 @@ mod changes;
 mod journal_side;
 mod writer_side;
 
-use crate::{journal::format::Place, journaling::Journaling, limits};
+use crate::{journal::format::EntryPosition, journaling::Journaling, limits};
 pub(crate) use changes::{Answer, Append, Blobs, Fact, FactSwap, LedgerOp, Op, RemovedBlob, Reply, StoredFrame};
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -21,7 +21,7 @@ use toolyard_engine::{
     store::{Position, StoreError},
 };
 use toolyard_protocol::RunId;
-pub(crate) use writer_side::{Work, Written};
+pub(crate) use writer_side::{TransactionOutcome, Work};
 
 pub(crate) struct Queued {
     pub(crate) position: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Queued {
     pub(crate) bytes: usize,
     pub(crate) urgency: Urgency,
     /// The position in the journal, if the change is there.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<EntryPosition>,
     at: Instant,
 }
 

@@ -303,7 +303,7 @@ pub(crate) fn sync_dir(dir: &Path) -> std::io::Result<()> {
     toolyard_faults::sync_all(&File::open(dir)?)
 }
 
-/// Stands for what SQLite writes and syncs in a commit: a test can make it fail. See `toolyard_faults`.
+/// Represents the writes and syncs of SQLite in a commit, so that a test can make them fail. See `toolyard_faults`.
 pub(crate) fn before_commit(dir: &Path) -> rusqlite::Result<()> {
     toolyard_faults::check(Operation::Write, &dir.join(DATABASE)).map_err(|error| {
         let is_full = error.kind() == ErrorKind::StorageFull;

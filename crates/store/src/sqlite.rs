@@ -122,7 +122,7 @@ impl SqliteStore {
 
     fn watch_blobs(&self, on: bool) -> Result<(), StoreError> {
         let (reply, answer) = mpsc::sync_channel(1);
-        self.writing()?.queue.push(Op::WatchBlobs { on, reply }, OP_BYTES, Urgency::Commit)?;
+        self.writing()?.queue.push(Op::WatchBlobs { on, reply }, limits::CHANGE_BYTES, Urgency::Commit)?;
         wait(&answer)
     }
 
@@ -132,7 +132,7 @@ impl SqliteStore {
         for some in self.reader.unused_blobs(keep)?.chunks(limits::BLOBS_PER_REMOVAL) {
             let (reply, answer) = mpsc::sync_channel(1);
             let op = Op::RemoveBlobs { hashes: some.to_vec(), reply };
-            queue.push(op, OP_BYTES + 32 * some.len(), Urgency::Sync)?;
+            queue.push(op, limits::CHANGE_BYTES + 32 * some.len(), Urgency::Sync)?;
             for RemovedBlob { hash, bytes, file } in wait(&answer)? {
                 removed.blobs += 1;
                 removed.bytes += bytes;
@@ -209,10 +209,7 @@ impl SqliteStore {
     }
 
     fn fact(&self, space: &str, key: &str, value: Vec<u8>, expires_at: Option<Timestamp>) -> Result<Fact, StoreError> {
-        check_fact_name(space, key)?;
-        if value.len() > limits::MAX_FACT_BYTES {
-            return Err(too_large("a fact", value.len(), limits::MAX_FACT_BYTES));
-        }
+        limits::CHANGES.check_fact(space, key, Some(&value))?;
         Ok(Fact { space: space.to_owned(), key: key.to_owned(), value, expires_at: expires_at.map(rows::micros) })
     }
 }
@@ -238,7 +235,7 @@ impl Store for SqliteStore {
         if batch.epoch != self.owner.epoch {
             return Err(StoreError::Fenced(Owner { epoch: batch.epoch, ..self.owner.clone() }));
         }
-        let prepared = check_batch(&batch).and_then(|bytes| {
+        let prepared = limits::CHANGES.check_batch(&batch).and_then(|bytes| {
             let Batch { frames, blobs, row, release, durability, .. } = batch;
             let frames = frames.into_iter().map(stored_frame).collect::<Result<Vec<_>, _>>()?;
             let blobs = self.blobs(writing, blobs)?;
@@ -334,7 +331,7 @@ impl Store for SqliteStore {
         }
         let (reply, answer) = mpsc::sync_channel(1);
         let op = Op::Fence { epoch: owner.epoch.cast_signed(), reply };
-        self.writing()?.queue.push(op, OP_BYTES, Urgency::Commit)?;
+        self.writing()?.queue.push(op, limits::CHANGE_BYTES, Urgency::Commit)?;
         wait(&answer)
     }
 
@@ -373,7 +370,11 @@ impl Store for SqliteStore {
         }
         let (reply, answer) = mpsc::sync_channel(1);
         // A claim that is lost in a power cut belonged to a process that is dead too, so it needs no sync.
-        self.writing()?.queue.push(Op::Claim { run_id, from: expected, reply }, OP_BYTES, Urgency::Commit)?;
+        self.writing()?.queue.push(
+            Op::Claim { run_id, from: expected, reply },
+            limits::CHANGE_BYTES,
+            Urgency::Commit,
+        )?;
         wait(&answer)
     }
 
@@ -403,10 +404,13 @@ impl Store for SqliteStore {
         wanted: NewFact,
     ) -> Result<Swap, StoreError> {
         let writing = self.writing()?;
-        check_fact_name(space, key)?;
+        limits::CHANGES.check_fact(space, key, None)?;
         let new = wanted.map(|(value, expires_at)| self.fact(space, key, value, expires_at)).transpose()?;
-        let bytes =
-            OP_BYTES + space.len() + key.len() + expected.map_or(0, <[u8]>::len) + new.as_ref().map_or(0, fact_bytes);
+        let bytes = limits::CHANGE_BYTES
+            + space.len()
+            + key.len()
+            + expected.map_or(0, <[u8]>::len)
+            + new.as_ref().map_or(0, fact_bytes);
         let swap =
             FactSwap { space: space.to_owned(), key: key.to_owned(), expected: expected.map(<[u8]>::to_vec), new };
         let (reply, answer) = mpsc::sync_channel(1);
@@ -426,9 +430,8 @@ impl Store for SqliteStore {
 
     fn remove(&self, space: &str, key: &str) -> Result<Position, StoreError> {
         let writing = self.writing()?;
-        check_fact_name(space, key)?;
-        let op = Op::Remove { space: space.to_owned(), key: key.to_owned() };
-        writing.queue.push(op, OP_BYTES + space.len() + key.len(), Urgency::Ride)
+        let bytes = limits::CHANGES.check_fact(space, key, None)?;
+        writing.queue.push(Op::Remove { space: space.to_owned(), key: key.to_owned() }, bytes, Urgency::Ride)
     }
 
     fn list_page(
@@ -478,7 +481,7 @@ impl Store for SqliteStore {
         let (ask, asked) = mpsc::sync_channel::<Option<LedgerEntry>>(1);
         let (made, answer) = mpsc::sync_channel(1);
         let (reply, done) = mpsc::sync_channel(1);
-        self.writing()?.queue.push(Op::Ledger(LedgerOp { ask, answer, reply }), OP_BYTES, Urgency::Sync)?;
+        self.writing()?.queue.push(Op::Ledger(LedgerOp { ask, answer, reply }), limits::CHANGE_BYTES, Urgency::Sync)?;
         // The writer asks, usually once, and drops the request when the outcome is known.
         while let Ok(last) = asked.recv() {
             match make(last.as_ref()) {
@@ -502,7 +505,7 @@ impl Store for SqliteStore {
     fn remove_runs(&self, runs: &[RunId]) -> Result<u64, StoreError> {
         let (reply, answer) = mpsc::sync_channel(1);
         let op = Op::RemoveRuns { runs: runs.to_vec(), reply };
-        self.writing()?.queue.push(op, OP_BYTES + 16 * runs.len(), Urgency::Sync)?;
+        self.writing()?.queue.push(op, limits::CHANGE_BYTES + 16 * runs.len(), Urgency::Sync)?;
         wait(&answer)
     }
 
@@ -523,58 +526,12 @@ impl Store for SqliteStore {
     }
 }
 
-/// The overhead of a queued change, in bytes.
-const OP_BYTES: usize = 256;
-
 fn wait<T>(answer: &Receiver<Result<T, StoreError>>) -> Result<T, StoreError> {
     answer.recv().unwrap_or_else(|_| Err(StoreError::failed("the store was closed before it answered")))
 }
 
-fn too_large(what: &str, bytes: usize, most: usize) -> StoreError {
-    StoreError::failed(format!("{what} of {bytes} bytes is too large for the store: {most} is the most"))
-}
-
 fn fact_bytes(fact: &Fact) -> usize {
-    OP_BYTES + fact.space.len() + fact.key.len() + 2 * fact.value.len()
-}
-
-fn check_fact_name(space: &str, key: &str) -> Result<(), StoreError> {
-    match space.len().max(key.len()) {
-        len if len > limits::MAX_FACT_NAME_BYTES => Err(too_large("a fact's name", len, limits::MAX_FACT_NAME_BYTES)),
-        _ => Ok(()),
-    }
-}
-
-/// Checks a batch before it is queued, and returns its size.
-fn check_batch(batch: &Batch) -> Result<usize, StoreError> {
-    let run_id = batch.run_id;
-    let mut bytes = OP_BYTES;
-    for frame in &batch.frames {
-        if frame.seq == 0 || frame.seq > limits::MAX_SEQ {
-            let most = limits::MAX_SEQ;
-            return Err(StoreError::failed(format!("run {run_id}: frame {} is outside 1 to {most}", frame.seq)));
-        }
-        if frame.payload.len() > limits::MAX_FRAME_BYTES {
-            return Err(too_large("a frame", frame.payload.len(), limits::MAX_FRAME_BYTES));
-        }
-        bytes += frame.payload.len() + 96;
-    }
-    for blob in &batch.blobs {
-        if blob.bytes.len() > limits::MAX_BLOB_BYTES {
-            return Err(too_large("a blob", blob.bytes.len(), limits::MAX_BLOB_BYTES));
-        }
-        if blob_files::parse_hash(&blob.sha256).is_none() {
-            return Err(StoreError::failed(format!("{:?} is no SHA-256 in lowercase hexadecimal", blob.sha256)));
-        }
-        bytes += blob.bytes.len();
-    }
-    if let Some(row) = &batch.row {
-        if row.run_id != run_id {
-            return Err(StoreError::failed(format!("a batch of run {run_id} carries the row of run {}", row.run_id)));
-        }
-        bytes += row.title.len();
-    }
-    Ok(bytes)
+    limits::CHANGE_BYTES + fact.space.len() + fact.key.len() + 2 * fact.value.len()
 }
 
 fn stored_frame(frame: Frame) -> Result<StoredFrame, StoreError> {

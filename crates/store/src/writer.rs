@@ -6,12 +6,12 @@
 //! repeated batch by batch with savepoints, so that the cost of separating them arises only in this case.
 
 use crate::{
-    apply::{self, Pledge, RunNumbers, Trouble},
+    apply::{self, ApplyError, DeferredReply, RunNumbers},
     failed,
     hints::Hints,
-    journal::{self, Journal, format::Place},
+    journal::{self, Journal, format::EntryPosition},
     journaler, limits, owners,
-    queue::{Append, Blobs, Op, Queue, Queued, Work, Written},
+    queue::{Append, Blobs, Op, Queue, Queued, TransactionOutcome, Work},
     schema::{self, Opened},
 };
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
@@ -50,11 +50,11 @@ pub(crate) struct Writer {
     /// The journal, if there is one.
     journal: Option<Arc<Journal>>,
     /// The last of its entries that is in the database.
-    moved: Option<Place>,
+    moved: Option<EntryPosition>,
     dir: PathBuf,
 }
 
-type Outcome = Result<Pledge, StoreError>;
+type Outcome = Result<DeferredReply, StoreError>;
 
 /// The result of an attempted transaction.
 enum Attempt {
@@ -275,13 +275,13 @@ impl Writer {
 
     /// Notifies callers: of committed changes at once, of changes that must be synced after the sync.
     fn answer(&mut self, ops: Vec<Queued>, outcomes: Vec<Outcome>, sync: bool) -> Result<(), StoreError> {
-        let mut written = Written { sync, upto: self.queue.visible(), ..Written::default() };
+        let mut written = TransactionOutcome { sync, upto: self.queue.visible(), ..TransactionOutcome::default() };
         let mut pledges = Vec::new();
         for (queued, outcome) in ops.into_iter().zip(outcomes) {
             written.upto = queued.position;
             written.bytes += queued.bytes;
             match outcome {
-                Ok(Pledge::Nothing) => {
+                Ok(DeferredReply::Nothing) => {
                     if queued.place.is_none()
                         && let Op::Append(append) = &queued.op
                         && let Some(frame) = append.frames.last()
@@ -290,7 +290,7 @@ impl Writer {
                     }
                 }
                 Ok(pledge) => {
-                    if let Pledge::Claimed(Some(run_id)) = &pledge {
+                    if let DeferredReply::Claimed(Some(run_id)) = &pledge {
                         self.stopped.remove(run_id);
                         written.claimed.push(*run_id);
                     }
@@ -385,8 +385,8 @@ impl Writer {
             }
             let outcome = match apply::apply(&self.db, &mut self.numbers, op, Some(self.owner.epoch.cast_signed())) {
                 Ok(pledge) => Ok(pledge),
-                Err(Trouble::Database(error)) => return Err(error),
-                Err(Trouble::Rejected(error)) => Err(error),
+                Err(ApplyError::Database(error)) => return Err(error),
+                Err(ApplyError::Rejected(error)) => Err(error),
             };
             if let Err(error) = &outcome {
                 if one_by_one {
@@ -400,7 +400,7 @@ impl Writer {
                     stopped_now.insert(append.run_id, error.clone());
                 }
             }
-            if let Ok(Pledge::Claimed(Some(run_id))) = &outcome {
+            if let Ok(DeferredReply::Claimed(Some(run_id))) = &outcome {
                 stopped_now.remove(run_id);
             }
             if one_by_one {

@@ -92,7 +92,7 @@ fn batch(
             "queries take {bytes} bytes; at most {MAX_BATCH_BYTES} are read. Say each step in a few words."
         )));
     }
-    // Shares the batch's room among its queries, so that no one has to do the sum.
+    // Divides the maximum number of tools of a batch among its queries.
     let share = default.min(MAX_BATCH_RESULTS / count).max(1);
     let mut queries: Vec<Query> = Vec::with_capacity(count);
     queries.extend(first.map(|text| Query { text, limit: top.unwrap_or(share) }));

@@ -4,7 +4,7 @@ use crate::{
     arguments::{self, Requester, SearchRequest},
     entries::DescribedTool,
     lookup,
-    provider::{ResponseSize, SCRIPT_DOOR, ToolSearch, called, report, told, unwritable},
+    provider::{ResponseSize, SCRIPT_DOOR, ToolSearch, called, report, tool_answer, unwritable},
     telemetry::{Counters, Telemetry},
 };
 use serde::Serialize;
@@ -66,7 +66,7 @@ pub(crate) async fn run(
     }
 }
 
-/// What a script that ran to its end gives.
+/// The result of a script that completed.
 #[derive(Serialize)]
 struct ScriptAnswer<'a> {
     ok: bool,
@@ -75,7 +75,7 @@ struct ScriptAnswer<'a> {
     telemetry: &'a Telemetry,
 }
 
-/// Hands a script's requests over to the call that runs it, so that the call's own context answers them.
+/// Passes a script's requests to the call that runs it, so that the call's own context answers them.
 struct Relay {
     requests: tokio::sync::mpsc::UnboundedSender<Request>,
     stop: CancellationToken,
@@ -176,7 +176,7 @@ impl Server<'_> {
         });
         let answer = self.search.dispatch(&self.calls, &entry, target, &self.stop).await?;
         self.note(|telemetry| telemetry.called(called(&entry, &answer)));
-        serde_json::to_value(told(&entry, &answer)?).map_err(unwritable)
+        serde_json::to_value(tool_answer(&entry, &answer)?).map_err(unwritable)
     }
 }
 

@@ -142,7 +142,8 @@ fn is_safe(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// A signature in the manner of TypeScript. Names in a stranger's schema are a stranger's text: they are not shown.
+/// A signature in the manner of TypeScript. Names in the schema of an untrusted source are not shown, because they are
+/// text of that source.
 fn signature(entry: &ToolEntry) -> String {
     if !entry.source().is_trusted() {
         return "unknown".to_owned();

@@ -20,7 +20,7 @@ pub(crate) fn find(catalog: &EffectiveCatalog, wanted: &str) -> Result<Arc<ToolE
         .retryable(false)),
         Resolution::Unknown(suggestions) => {
             let near = suggestions.ids();
-            // The colon is the contract's.
+            // The specification requires the colon.
             let hint = if near.is_empty() { String::new() } else { format!(" Did you mean: {}?", near.join(", ")) };
             Err(Failure::new(ErrorCode::NotFound, format!("Unknown tool id: {}.{hint} {RECOVERY}", shown(wanted)))
                 .suggest(RECOVERY)

@@ -160,7 +160,7 @@ impl ToolSearch {
         &self.counters
     }
 
-    /// What it saved, by day and door.
+    /// The bytes that Tool Search saved, by day and door.
     pub fn savings(&self) -> &Arc<SavingsCounter> {
         &self.savings
     }
@@ -368,8 +368,8 @@ impl ToolSearch {
         telemetry.select(&entry);
         telemetry.called(called(&entry, &answer));
         report(context, &telemetry)?;
-        let told = told(&entry, &answer)?;
-        Ok(Output { user_message: answer.result.user_message.clone(), ..Output::of(&told)? })
+        let tool_answer = tool_answer(&entry, &answer)?;
+        Ok(Output { user_message: answer.result.user_message.clone(), ..Output::of(&tool_answer)? })
     }
 
     /// Calls a tool of the catalog through the pipeline.
@@ -480,7 +480,7 @@ pub(crate) fn called(entry: &ToolEntry, answer: &NestedAnswer) -> CompletedCall 
 }
 
 /// A call's answer: `{tool, result: {content, details}}`. A call that was blocked or failed returns that failure.
-pub(crate) fn told(entry: &ToolEntry, answer: &NestedAnswer) -> Result<ToolAnswer, Failure> {
+pub(crate) fn tool_answer(entry: &ToolEntry, answer: &NestedAnswer) -> Result<ToolAnswer, Failure> {
     let result: &ToolResult = &answer.result;
     let Some(details) = result.data.clone() else {
         let why = result.user_message.clone().unwrap_or_else(|| "it did not run".to_owned());

@@ -120,7 +120,7 @@ impl SavingsCounter {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts one list. Answers whether it is time to write.
+    /// Counts one list. Returns whether the counts should be written now.
     pub(crate) fn add(&self, door: Door, direct_bytes: usize, shown_bytes: usize, now: Timestamp) -> bool {
         let date = now.to_zoned(TimeZone::UTC).date();
         let counted = ByteCounts { lists: 1, direct_bytes: direct_bytes as u64, shown_bytes: shown_bytes as u64 };

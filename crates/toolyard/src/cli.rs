@@ -45,8 +45,8 @@ use std::path::PathBuf;
 
 /// Registers, checks, runs and records the tools of AI agents.
 ///
-/// Without a command it prints its status: whether it is running, its address, the vault, the index, open questions and what to
-/// do next.
+/// Without a command it prints its status: whether it is running, its address, the vault, the index, open questions and
+/// what to do next.
 ///
 /// Data goes to standard output, everything else to standard error. Exit codes: 0 success; 1 failure; 2 the command
 /// line was wrong; 3 a person's approval is needed; 4 a run waits until a person decides about a call; 130 interrupted.
@@ -84,7 +84,7 @@ pub struct Global {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Set Toolyard up: a few questions, a commented config.toml, the first index
+    /// Set up Toolyard: asks a few questions, writes a commented config.toml, and indexes the notes
     Init(Later<InitArgs>),
     /// Start Toolyard and serve until stopped
     Up(Later<UpArgs>),
@@ -113,14 +113,14 @@ pub enum Command {
     /// List and revoke lasting permissions
     #[command(subcommand)]
     Grants(Later<GrantsCommand>),
-    /// Show and try the notifications that reach a person elsewhere
+    /// Show the channels of notifications, and send a test message
     #[command(subcommand)]
     Notify(Later<NotifyCommand>),
-    /// Say what every agent did in a span of time
+    /// Summarise what every agent did in a span of time
     Report(Later<ReportArgs>),
-    /// Copy everything Toolyard keeps into a folder, while it runs
+    /// Copy everything that Toolyard stores into a folder; Toolyard may be running
     Backup(Later<BackupArgs>),
-    /// Put a backup into an empty home (--home)
+    /// Restore a backup into an empty home (--home)
     Restore(Later<RestoreArgs>),
     /// Remove old runs; the ledger keeps the proof that they existed
     Prune(Later<PruneArgs>),
@@ -130,10 +130,10 @@ pub enum Command {
     /// List and replace the keys that sign the record
     #[command(subcommand)]
     Keys(Later<KeysCommand>),
-    /// List the nodes of a cluster, and end one that is lost
+    /// List, drain and fence the nodes of a cluster
     #[command(subcommand)]
     Nodes(Later<NodesCommand>),
-    /// Move everything that is kept into a PostgreSQL that several nodes share, or back
+    /// Move the state of this home into a PostgreSQL database that several nodes share, or back
     Migrate(Later<MigrateArgs>),
     /// Call a running gateway over its WebSocket
     #[command(subcommand)]
@@ -153,10 +153,11 @@ pub enum Command {
     Plugins(Later<PluginsCommand>),
     /// Enter Toolyard into a client's settings: its MCP server and, where the client has them, hooks
     Connect(Later<ConnectArgs>),
-    /// Take over what clients already have
+    /// Import settings of other clients
     #[command(subcommand)]
     Import(Later<ImportCommand>),
-    /// Put hooks into coding agents, so that calls of their own tools are decided, recorded and taken back here
+    /// Put hooks into coding agents, so that Toolyard decides about and records the calls of their own tools, and can
+    /// undo them
     #[command(subcommand)]
     Hooks(Later<HooksCommand>),
     /// List, approve, reject and revoke devices
@@ -182,7 +183,7 @@ pub enum Command {
     Doctor,
     /// Print the version of this program
     Version,
-    /// Look after this program itself
+    /// Check this installation of the program
     #[command(subcommand, name = "self")]
     SelfCommand(Later<SelfCommand>),
     /// Print a completion script for a shell

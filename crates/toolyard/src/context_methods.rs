@@ -13,7 +13,7 @@ use toolyard_context::{
     wire::{
         ImportShape, commands,
         http::HttpDoor,
-        tools::{self, Answer, Thrown},
+        tools::{self, Answer, ToolFailure},
         turns,
     },
 };
@@ -329,7 +329,7 @@ async fn by_the_road(engine: &Engine, caller: &Arc<Caller>, tool: &str, args: Ob
     Ok(Answer { text, details: data.details })
 }
 
-fn thrown(thrown: Thrown) -> Failure {
+fn thrown(thrown: ToolFailure) -> Failure {
     Failure::new(thrown.code, thrown.message)
 }
 

@@ -1,4 +1,4 @@
-//! How a node of a cluster stops: it says so, lets balancers turn away, finishes what it has, and hands over the rest.
+//! How a node of a cluster stops: it says so, waits until balancers stop sending, finishes its work, and releases the rest.
 //!
 //! 1. `/ready` answers 503 and the store lists the node as draining. Work that still arrives is done.
 //! 2. After [`NOTICE`] nothing new begins. Connected clients are told which nodes go on.

@@ -81,7 +81,7 @@ enum Message {
     End,
 }
 
-struct Keeper {
+struct HeadWriter {
     file: PathBuf,
     /// Its time of change says when heads were last sent to the targets, across processes.
     sent: PathBuf,
@@ -107,7 +107,7 @@ impl Heads {
                 .open(&file)
                 .with_context(|| format!("cannot create {}", file.display()))?;
         }
-        let mut keeper = Keeper {
+        let mut keeper = HeadWriter {
             sent: home.state().join("heads.sent"),
             targets: config.heads.iter().map(|text| Target::parse(text)).collect(),
             every: Duration::from_secs(config.heads_every_seconds),
@@ -138,7 +138,7 @@ impl Heads {
     }
 }
 
-impl Keeper {
+impl HeadWriter {
     fn run(mut self, messages: &Receiver<Message>) {
         loop {
             let message = match self.newest {

@@ -130,7 +130,7 @@ impl Home {
         remove_if_there(&path).with_context(|| format!("cannot remove {}", path.display()))
     }
 
-    /// The address that was announced last. The process may have ended since; its socket tells.
+    /// The address that was announced last. The process may have ended since; connecting to its socket shows whether it runs.
     pub fn announced(&self) -> Option<Instance> {
         serde_json::from_str(&fs::read_to_string(self.instance_file()).ok()?).ok()
     }
@@ -153,7 +153,7 @@ impl Home {
         Ok(())
     }
 
-    /// The key that signs records, made at first use. Its public half lies beside it for verifiers.
+    /// The key that signs records, made at first use. The public key is in a file beside it, for verifiers.
     pub fn signer(&self) -> Result<Signer> {
         let signer =
             Signer::from_secret(SIGNER, &self.secret(SIGNING_KEY)?).with_secrets_key(&self.secret(SECRETS_KEY)?);
@@ -187,7 +187,7 @@ impl Home {
         self.signer().map(drop)
     }
 
-    /// What tells this home from every other one.
+    /// The id of this home.
     pub fn node_id(&self) -> Result<String> {
         Ok(toolyard_protocol::canonical::hex(&self.secret("node.id")?)[..32].to_owned())
     }

@@ -11,7 +11,8 @@ use toolyard_mcp::server::ClientApprovals;
 use toolyard_service::{Call, Handle, Lane, MethodError, Methods, Terms, methods};
 
 methods! {
-    /// Decides about an event of a coding agent's hook: whether a call of its own tools may run, and what came of it.
+    /// Handles an event of a coding agent's hook: decides whether a call of its own tools may run, or records the
+    /// outcome of the call.
     HooksEvent = "hooks.event", Terms::run().local().person().lane(Lane::Waiting), HooksEventParams => HookAnswer;
 }
 

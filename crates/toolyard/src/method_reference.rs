@@ -14,7 +14,7 @@ const HEAD: &str = "# Methods\n\n\
     the local socket, which the command line uses. [schema/methods.schema.json](../../schema/methods.schema.json) has the JSON Schemas of\n\
     parameters and results, and [authority](authority.md) says who may call which method.\n";
 
-/// The schemas of all methods. Definitions stand once, however many methods refer to them.
+/// The schemas of all methods. Each definition is included once, however many methods refer to it.
 #[derive(Serialize)]
 struct AllSchemas {
     #[serde(rename = "$schema")]

@@ -68,7 +68,7 @@ fn folder(home: &Home, vault: &Path) -> std::path::PathBuf {
 
 /// Whether the vault has an index, without starting the index program. An index in an object store is assumed to exist.
 pub(crate) fn has_index(config: &KnowledgeConfig, resolved: &Resolved) -> bool {
-    let place = Place::new(config, &resolved.home, &resolved.vault);
+    let place = IndexLocation::new(config, &resolved.home, &resolved.vault);
     let is_filled = |folder: PathBuf| {
         std::fs::read_dir(folder).is_ok_and(|mut found| found.any(|e| e.is_ok_and(|e| e.path().is_dir())))
     };
@@ -81,17 +81,17 @@ fn vault_id(vault: &Path) -> String {
 
 /// The index of notes: kept by the index program, in the folder of the vault or where the configuration says.
 fn index(config: &KnowledgeConfig, home: &Home, vault: &Path) -> Arc<dyn NoteIndex> {
-    let place = Place::new(config, home, vault);
+    let place = IndexLocation::new(config, home, vault);
     Arc::new(FallbackIndex::new(remote(config, home, place)))
 }
 
 /// An index that is filled, measured and thrown away.
 pub(crate) fn scratch_index(config: &KnowledgeConfig, home: &Home, folder: &Path) -> Arc<dyn NoteIndex> {
-    let place = Place { uri: folder.display().to_string(), folder: Some(folder.to_owned()) };
+    let place = IndexLocation { uri: folder.display().to_string(), folder: Some(folder.to_owned()) };
     Arc::new(remote(config, home, place))
 }
 
-fn remote(config: &KnowledgeConfig, home: &Home, place: Place) -> RemoteIndex {
+fn remote(config: &KnowledgeConfig, home: &Home, place: IndexLocation) -> RemoteIndex {
     let named = std::env::var(PROGRAM_VARIABLE).ok().or_else(|| config.index.program.clone());
     let program = named.map(|path| home.path().join(crate::config::expand(Path::new(&path))));
     let launch =
@@ -119,13 +119,13 @@ fn object_store_environment() -> Vec<(String, String)> {
 }
 
 /// The place of an index.
-struct Place {
+struct IndexLocation {
     uri: String,
     /// The folder, where it is one of this machine.
     folder: Option<PathBuf>,
 }
 
-impl Place {
+impl IndexLocation {
     fn new(config: &KnowledgeConfig, home: &Home, vault: &Path) -> Self {
         let local = |folder: PathBuf| Self { uri: folder.display().to_string(), folder: Some(folder) };
         match &config.index.uri {
@@ -185,7 +185,7 @@ mod tests {
         let place = |uri: Option<&str>| {
             let mut config = KnowledgeConfig::default();
             config.index.uri = uri.map(str::to_owned);
-            Place::new(&config, &home, vault).uri
+            IndexLocation::new(&config, &home, vault).uri
         };
         let below = |folder: &str| format!("{folder}/{}", vault_id(vault));
         let user = std::env::var("HOME").unwrap();
@@ -205,9 +205,9 @@ mod tests {
         let vault = Path::new("/notes");
         let mut config = KnowledgeConfig::default();
         config.index.uri = Some("file:///var/an%20index/100%".to_owned());
-        let folder = Place::new(&config, &home, vault).folder;
+        let folder = IndexLocation::new(&config, &home, vault).folder;
         assert_eq!(folder, Some(Path::new("/var/an index/100%").join(vault_id(vault))));
         config.index.uri = Some("s3://bucket/prefix".to_owned());
-        assert_eq!(Place::new(&config, &home, vault).folder, None);
+        assert_eq!(IndexLocation::new(&config, &home, vault).folder, None);
     }
 }

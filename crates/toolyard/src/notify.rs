@@ -23,11 +23,11 @@ use toolyard_notify::{
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_service::{Call, Handle, MethodError, Methods, NoParams, Service, Terms, methods};
 
-/// Switches notifications of one's own browser. Whoever may answer questions may be told of them.
+/// Switches notifications of one's own browser. A browser that may answer questions may receive notifications of them.
 const OWN_BROWSER: Terms = Terms::new(Some(Scope::Approvals), Effect::State).local();
 
 methods! {
-    /// Shows the channels of notifications and how they are doing.
+    /// Shows the channels of notifications, with what each has sent and its last error.
     NotifyState = "notify.status", Terms::read().local(), NoParams => NotifyStatus;
     /// Sends a test message by one channel or by all.
     NotifyTest = "notify.test", Terms::new(Some(Scope::Admin), Effect::State).local(), TestParams => Tested;
@@ -178,7 +178,7 @@ impl Notifications {
         Self { notifier: Notifier::new(parts), host, changed: Arc::default(), ends: RunEnds::default() }
     }
 
-    /// What the engine tells of ended runs.
+    /// The ends of runs, as the engine reports them.
     pub(crate) fn listener(&self) -> RunEndListener {
         self.ends.listener()
     }

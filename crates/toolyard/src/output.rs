@@ -147,7 +147,7 @@ pub(crate) fn colours_on_stderr() -> bool {
     std::io::stderr().is_terminal() && colours()
 }
 
-/// Colours where they are wanted: on a terminal, unless NO_COLOR is set.
+/// Colours, used on a terminal unless NO_COLOR is set.
 #[derive(Clone, Copy)]
 pub struct Paint(bool);
 

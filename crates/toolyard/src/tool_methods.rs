@@ -16,7 +16,7 @@ const MAX_QUERY: usize = 1000;
 methods! {
     /// Searches tools as a model does, and explains each score and what the policy decides about the tool.
     ToolsSearch = "tools.search", Terms::read().local(), SearchParams => ExplainedSearch;
-    /// Shows what Tool Search saved, by day and door.
+    /// Shows the bytes and tokens that Tool Search saved, by day and door.
     ToolsSavings = "tools.savings", Terms::read().local(), SavingsParams => SavingsHistory;
 }
 
@@ -64,7 +64,7 @@ fn read_door(word: Option<&str>) -> Result<Door, Failure> {
     let word = word.unwrap_or("mcp");
     serde_json::from_value(word.into()).map_err(|_| {
         Failure::new(ErrorCode::ValidationError, format!("there is no door {word:?}"))
-            .suggest("Doors are cli, gateway, http, mcp, bridge, script, console and internal.")
+            .suggest("Doors are cli, gateway, http, mcp, bridge, script, console, hooks and internal.")
     })
 }
 

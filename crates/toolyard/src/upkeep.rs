@@ -48,11 +48,11 @@ const SECRETS: &[&str] = &[
 methods! {
     /// Copies the store, the context store, the configuration and the keys into a folder, while Toolyard runs.
     StoreBackup = "store.backup", Terms::administer(), BackupParams => BackupReport;
-    /// Removes runs that have ended and are older than said, or more than there is room for.
+    /// Removes ended runs that are older than an age, and the oldest ones while the store exceeds a size.
     StorePrune = "store.prune", Terms::administer(), PruneParams => PruneReport;
-    /// Looks at everything in the store: structure, frames, blobs, journals.
+    /// Checks the store: structure of the database, frames, blobs, journals.
     StoreCheck = "store.check", Terms::administer(), NoParams => Checked;
-    /// Says how large the store is and what it holds.
+    /// Reports the size of the store and the numbers of its entries.
     StoreStatsMethod = "store.stats", Terms::administer(), NoParams => StoreStats;
 }
 

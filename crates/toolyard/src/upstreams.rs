@@ -35,9 +35,9 @@ methods! {
     McpAdd = "mcp.add", Terms::administer().uses(&[Power::Grant]), AddParams => Tested;
     /// Stops an upstream MCP server and removes it from the configuration.
     McpRemove = "mcp.remove", Terms::administer(), ServerParams => Removed;
-    /// Starts an upstream MCP server, lists its tools, and says what is wrong where that fails.
+    /// Starts an upstream MCP server, lists its tools, and returns the error if that fails.
     McpTest = "mcp.test", OPERATE, ServerParams => Tested;
-    /// Shows what the process of an upstream MCP server wrote to its standard error last.
+    /// Shows the last lines that the process of an upstream MCP server wrote to standard error.
     McpLog = "mcp.log", Terms::read().local(), ServerParams => ServerLog;
 }
 

@@ -450,7 +450,7 @@ fn register_vault(
     Ok(Some(vault))
 }
 
-/// Takes in the tools that stand for calls of coding agents.
+/// Registers the tools that represent calls of coding agents.
 fn register_native(
     engine: &Engine,
     home: &crate::home::Home,

@@ -1,4 +1,4 @@
-//! [`Change`] and [`Planned`]: the intended changes of a write tool, as data. The real vault stages and commits them,
+//! [`Change`] and [`WritePlan`]: the intended changes of a write tool, as data. The real vault stages and commits them,
 //! an overlay applies them in memory; the tool does not know which.
 
 use crate::path::VaultPath;
@@ -61,7 +61,7 @@ pub(crate) struct DeletedContent {
 
 /// Everything a write call will do and say.
 #[derive(Debug, Default)]
-pub(crate) struct Planned {
+pub(crate) struct WritePlan {
     /// In the order to do them. Empty when there is nothing to do.
     pub(crate) changes: Vec<Change>,
     /// The output; modification times are filled in afterwards.

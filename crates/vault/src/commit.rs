@@ -12,7 +12,7 @@
 //! owner are lost.
 
 use crate::{
-    change::{Change, MoveRole, Planned, add_mtime, report_folder, report_move, report_put},
+    change::{Change, MoveRole, WritePlan, add_mtime, report_folder, report_move, report_put},
     error::{VaultResult, etag_conflict, system, too_large},
     etag::etag,
     path::VaultPath,
@@ -96,7 +96,7 @@ pub(crate) struct Commit {
 }
 
 /// Staged files on disk; dropping it unused removes them.
-pub(crate) struct Staged {
+pub(crate) struct StagedFiles {
     vault: Arc<Vault>,
     commit: Commit,
 }
@@ -139,7 +139,7 @@ impl Commit {
 }
 
 /// Writes and syncs the new contents under hidden names, and describes what is going to happen.
-pub(crate) fn stage(vault: &Arc<Vault>, planned: Planned, tag: &str) -> VaultResult<(Staged, Intent, Vec<Blob>)> {
+pub(crate) fn stage(vault: &Arc<Vault>, plan: WritePlan, tag: &str) -> VaultResult<(StagedFiles, Intent, Vec<Blob>)> {
     let mut intent = Intent::default();
     let mut blobs = Vec::new();
     let mut keep = |bytes: &Arc<[u8]>| {
@@ -148,15 +148,10 @@ pub(crate) fn stage(vault: &Arc<Vault>, planned: Planned, tag: &str) -> VaultRes
         blobs.push(blob);
         sha256
     };
-    let commit = Commit {
-        version: COMMIT_VERSION,
-        steps: Vec::new(),
-        data: planned.data,
-        stat: planned.stat,
-        message: planned.message,
-    };
-    let mut staged = Staged { vault: vault.clone(), commit };
-    for (number, change) in planned.changes.into_iter().enumerate() {
+    let commit =
+        Commit { version: COMMIT_VERSION, steps: Vec::new(), data: plan.data, stat: plan.stat, message: plan.message };
+    let mut staged = StagedFiles { vault: vault.clone(), commit };
+    for (number, change) in plan.changes.into_iter().enumerate() {
         let hidden = |near: &VaultPath| hidden_name(vault, near, tag, number);
         let target =
             |path: &VaultPath, before: &Option<String>, after: &Option<String>, before_blob: &Option<String>| {
@@ -237,7 +232,7 @@ fn hidden_name(vault: &Vault, near: &VaultPath, tag: &str, number: usize) -> Vau
     Ok(VaultPath::child(folder.as_ref(), &format!("{STAGED_PREFIX}{}-{tag}-{number}", process_mark()))?)
 }
 
-impl Staged {
+impl StagedFiles {
     /// Performs the steps in order and reports the observed effects, also if a step fails.
     pub(crate) fn run(self) -> Result<Output, Failed> {
         let mut effects = Effects::default();
@@ -270,7 +265,7 @@ impl Staged {
     }
 }
 
-impl Drop for Staged {
+impl Drop for StagedFiles {
     fn drop(&mut self) {
         self.commit.remove_leftovers(&self.vault);
     }

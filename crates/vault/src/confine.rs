@@ -1,4 +1,4 @@
-//! [`Confined`]: a view that hides what the policy's path rules do not allow.
+//! [`FilteredView`]: a view that hides what the policy's path rules do not allow.
 //!
 //! Paths that a call names are checked earlier. Tools that find paths themselves read through this view, so that a
 //! list, a search or a rename never shows a path that the call may not name.
@@ -13,18 +13,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use toolyard_catalog::PathFilter;
 use toolyard_protocol::Sandbox;
 
-pub(crate) struct Confined<'a> {
+pub(crate) struct FilteredView<'a> {
     view: &'a dyn View,
     filter: &'a PathFilter,
 }
 
-impl<'a> Confined<'a> {
+impl<'a> FilteredView<'a> {
     pub(crate) fn new(view: &'a dyn View, filter: &'a PathFilter) -> Self {
         Self { view, filter }
     }
 }
 
-impl View for Confined<'_> {
+impl View for FilteredView<'_> {
     fn stat(&self, path: &VaultPath, purpose: Purpose) -> VaultResult<Option<Stat>> {
         self.view.stat(path, purpose)
     }

@@ -25,9 +25,9 @@ use toolyard_protocol::{ErrorCode, Failure};
 
 /// How many stripes there are. Part of the agreement between processes that share a vault.
 pub const STRIPES: usize = 64;
-/// Another process's lock is asked for again after this long at first, then twice as long each time,
+/// The first delay before a lock of another process is tried again; each further delay is twice as long.
 const FIRST_WAIT: Duration = Duration::from_micros(500);
-/// up to this long.
+/// The longest delay before a lock of another process is tried again.
 const LONGEST_WAIT: Duration = Duration::from_millis(20);
 
 /// Which stripes a call needs.

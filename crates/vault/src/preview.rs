@@ -1,9 +1,9 @@
 //! [`VaultPreview`]: the provider for dry runs. It runs the same tools on an overlay; its effects are predictions.
 
 use crate::{
-    change::{Planned, add_mtime},
+    change::{WritePlan, add_mtime},
     clients::EditorClients,
-    confine::{Confined, Filters},
+    confine::{FilteredView, Filters},
     overlay::Overlay,
     provider::{ask_client, blocking, look_up, predicted, stop_of},
     tools::{PlanContext, Run},
@@ -42,7 +42,7 @@ impl VaultPreview {
         let done = blocking(move || {
             let planned = plan(&PlanContext { view: &*overlay, stop: &stop, blobs: &*blobs, paths: &paths }, args)?;
             let intent = intent_of(&planned);
-            let Planned { changes, mut data, stat, message } = planned;
+            let WritePlan { changes, mut data, stat, message } = planned;
             if dry_run {
                 return Ok((predicted(data, &message), intent));
             }
@@ -62,7 +62,7 @@ impl VaultPreview {
 }
 
 /// How much would be written and deleted, for the policy's limits.
-fn intent_of(planned: &Planned) -> Intent {
+fn intent_of(planned: &WritePlan) -> Intent {
     use crate::{
         change::{Change, MoveRole},
         etag::etag,
@@ -119,7 +119,7 @@ impl Provider for VaultPreview {
             match &tool.run {
                 Run::Read(read) => {
                     let read = *read;
-                    Ok(blocking(move || read(&Confined::new(&*overlay, &paths), args, &stop)).await?)
+                    Ok(blocking(move || read(&FilteredView::new(&*overlay, &paths), args, &stop)).await?)
                 }
                 Run::Client { check, writes: false } => {
                     let (check, own) = (*check, args.clone());

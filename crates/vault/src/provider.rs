@@ -2,8 +2,8 @@
 
 use crate::{
     clients::EditorClients,
-    commit::{self, Staged},
-    confine::Confined,
+    commit::{self, StagedFiles},
+    confine::FilteredView,
     error::VaultResult,
     locks::{LockGuard, LockScope},
     overlay::Overlay,
@@ -32,7 +32,7 @@ pub struct VaultProvider {
 
 /// What `prepare` leaves for `execute`. The staged files go before the locks do.
 struct PreparedWrite {
-    staged: Staged,
+    staged: StagedFiles,
     locks: LockGuard,
 }
 
@@ -69,7 +69,7 @@ impl VaultProvider {
         match &tool.run {
             Run::Read(read) => {
                 let read = *read;
-                Ok(blocking(move || read(&Confined::new(&*vault, &paths), args, &stop)).await?)
+                Ok(blocking(move || read(&FilteredView::new(&*vault, &paths), args, &stop)).await?)
             }
             Run::Write { plan, .. } if dry_run => {
                 let (plan, blobs) = (*plan, context.blobs.clone());

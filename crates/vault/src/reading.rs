@@ -44,7 +44,7 @@ pub enum SurveyEntry {
 /// A file's content.
 #[derive(Debug, Clone)]
 pub struct NoteContent {
-    /// All of it.
+    /// The complete body.
     pub bytes: Arc<[u8]>,
     /// When it was last written, in milliseconds since 1970.
     pub mtime_ms: i64,

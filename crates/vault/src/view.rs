@@ -97,8 +97,19 @@ impl StopCondition {
     }
 }
 
-/// Visits files and folders below a folder, each folder before its content, in the order of their names.
+/// Visits files and folders below a folder, each folder before its content, in the order of their names, until the
+/// visitor breaks.
 pub(crate) fn walk(
+    view: &dyn View,
+    folder: Option<&VaultPath>,
+    stop: &StopCondition,
+    visit: &mut dyn FnMut(&VaultPath, EntryKind) -> VaultResult<ControlFlow<()>>,
+) -> VaultResult<()> {
+    walk_until(view, folder, stop, visit).map(|_| ())
+}
+
+/// [`walk`] that also returns whether the visitor broke, for callers with a loop around it.
+pub(crate) fn walk_until(
     view: &dyn View,
     folder: Option<&VaultPath>,
     stop: &StopCondition,
@@ -120,7 +131,7 @@ pub(crate) fn walk(
         if visit(&path, kind)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        if kind == EntryKind::Folder && walk(view, Some(&path), stop, visit)?.is_break() {
+        if kind == EntryKind::Folder && walk_until(view, Some(&path), stop, visit)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
     }

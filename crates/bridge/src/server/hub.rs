@@ -149,7 +149,7 @@ impl Hub {
         self.sessions.len()
     }
 
-    /// Whether none is.
+    /// Whether no session is open.
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty()
     }

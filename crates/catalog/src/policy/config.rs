@@ -11,7 +11,7 @@ pub const DEFAULT_APPROVAL_TIMEOUT_MS: u64 = 120_000;
 /// The longest a person may be given to answer.
 pub const MAX_APPROVAL_TIMEOUT_MS: u64 = 600_000;
 
-/// How long a question stays open by default when its caller can come back for the answer: 7 days.
+/// How long a question stays open by default if its caller can ask for the result later: 7 days.
 pub const DEFAULT_APPROVAL_KEEP_MS: u64 = 604_800_000;
 /// The longest a question may stay open: 30 days.
 pub const MAX_APPROVAL_KEEP_MS: u64 = 2_592_000_000;
@@ -47,11 +47,11 @@ pub enum ApprovalMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It may run.
+    /// The call runs without a question.
     Allow,
     /// A person is asked first.
     Ask,
-    /// It may not run.
+    /// The call is refused.
     Deny,
 }
 
@@ -93,9 +93,9 @@ pub struct ApprovalConfig {
     /// Milliseconds that a person has to answer; 1 to 600000.
     #[schemars(range(min = 1, max = 600_000))]
     pub timeout_ms: u64,
-    /// Milliseconds that a question stays open after its caller stopped waiting, if the caller can come back for the
-    /// answer: the question of a plan, and of a call with an idempotency key. 1 to 2592000000 (30 days); default 7 days.
-    /// Applies to questions of `toolyard up`.
+    /// Milliseconds that a question stays open after its caller stopped waiting, if the caller can ask for the result
+    /// later. This applies to the questions of plans and of calls with an idempotency key. 1 to 2592000000 (30 days);
+    /// default 7 days. Applies to questions of `toolyard up`.
     #[serde(skip_serializing_if = "is_default_keep")]
     #[schemars(range(min = 1, max = 2_592_000_000u64))]
     pub keep_ms: u64,

@@ -29,9 +29,9 @@ const MAX_CACHED_TOOLS: usize = 50_000;
 /// The policy's decision about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// It may run.
+    /// The call may run.
     Allow,
-    /// It may not.
+    /// The call is refused.
     Deny {
         /// Why, for the caller.
         reason: String,
@@ -185,7 +185,7 @@ impl EffectivePolicy {
     pub fn hash(&self) -> &str {
         &self.hash
     }
-    /// Whether the tool is there at all for the subject: another session's is not, and a native tool only for hooks.
+    /// Whether the tool exists for the subject: a tool of another session does not, and a native tool exists for hooks only.
     pub fn knows(&self, tool: &ToolEntry) -> bool {
         (tool.native().is_none() || self.is_native)
             && tool.session().is_none_or(|session| self.own.as_deref() == Some(session))
@@ -198,7 +198,7 @@ impl EffectivePolicy {
     pub fn limits(&self) -> &PolicyLimits {
         &self.snapshot.limits
     }
-    /// The approval mode that holds: the strictest of all layers.
+    /// The approval mode that applies: the strictest of all layers.
     pub fn approval_mode(&self) -> ApprovalMode {
         self.mode
     }
@@ -207,7 +207,7 @@ impl EffectivePolicy {
         &self.global.secrets
     }
 
-    /// How long a question stays open when its caller can come back, in milliseconds.
+    /// How long a question stays open if its caller can ask for the result later, in milliseconds.
     pub fn approval_keep_ms(&self) -> u64 {
         self.global.config.approval.keep_ms
     }

@@ -203,7 +203,7 @@ impl Policy {
         scopes.dedup();
         let is_native = subject.door == HOOKS_DOOR;
         let key = (indices, scopes, subject.session.filter(|_| owns).map(str::to_owned), is_native);
-        // A poisoned lock only means that a thread panicked elsewhere; what is cached is still right.
+        // A poisoned lock only means that a thread panicked elsewhere; the cached values are still valid.
         if let Some(known) = self.cache.read().unwrap_or_else(|e| e.into_inner()).get(&key) {
             return Arc::clone(known);
         }

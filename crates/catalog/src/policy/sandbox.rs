@@ -77,8 +77,8 @@ impl PathRules {
     }
 }
 
-/// The path rules of a policy snapshot, for tools that find paths by themselves (lists, searches, link rewriting): what
-/// a call may not name, it may not come across either.
+/// The path rules of a policy snapshot, for tools that find paths by themselves (lists, searches, link rewriting): such
+/// a tool must not return a path that the call may not name.
 #[derive(Debug)]
 pub struct PathFilter(PathRules);
 
@@ -136,9 +136,9 @@ pub(super) fn normal(path: &str) -> String {
 /// `.Obsidian` there too; on others, a rule that frees `Notes` must not free `notes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LetterCase {
-    /// For rules that guard.
+    /// For rules that deny paths: `Notes` also matches `notes`.
     Ignored,
-    /// For rules that free.
+    /// For rules that allow paths.
     Matters,
 }
 

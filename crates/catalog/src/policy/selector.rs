@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 /// The file and command tools that `group:openclaw` leaves out.
 const HOST_TOOLS: [&str; 8] = ["read", "write", "edit", "apply_patch", "exec", "process", "code_execution", "canvas"];
 
-/// A built-in group: categories and names, of trusted sources only. What a stranger calls its tool or its category must
-/// not carry it into a list that was meant for ours.
+/// A built-in group: categories and names, of trusted sources only. An untrusted source must not get its tool into a
+/// group of built-in tools by choosing a name or a category.
 struct Group {
     name: &'static str,
     categories: &'static [&'static str],

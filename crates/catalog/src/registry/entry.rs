@@ -148,7 +148,7 @@ pub struct ToolEntry {
     output: OnceLock<Box<CompiledSchema>>,
 }
 
-/// Without the room that was left for growing: nothing of it changes any more.
+/// Without spare capacity, because the value does not change any more.
 fn fitted(mut definition: ToolDefinition) -> ToolDefinition {
     let ToolDefinition { title, description, side_effects, required_permissions, .. } = &mut definition;
     side_effects.shrink_to_fit();
@@ -213,7 +213,7 @@ impl ToolEntry {
         Ok(entry)
     }
 
-    /// Keeps the tool to one session: to all others it is as if it were not there.
+    /// Restricts the tool to one session; for all other sessions it does not exist.
     #[must_use]
     pub fn with_session(mut self, session: impl Into<Box<str>>) -> Self {
         self.session = Some(session.into());
@@ -281,7 +281,7 @@ impl ToolEntry {
     pub fn id(&self) -> &str {
         &self.id
     }
-    /// The same, to be kept: a catalog of thousands has each id once.
+    /// The same as a shared string, so that a catalog of thousands of tools holds each id once.
     pub fn shared_id(&self) -> &Arc<str> {
         &self.id
     }
@@ -313,7 +313,7 @@ impl ToolEntry {
     pub fn host_paths_granted(&self) -> bool {
         self.host_paths_granted
     }
-    /// The class of native calls that the tool stands for, if it does.
+    /// The class of native calls that the tool represents, if any.
     pub fn native(&self) -> Option<NativeClass> {
         self.native
     }

@@ -152,8 +152,8 @@ impl Snapshot {
             }
         }
         let spelled = self.entries.iter().enumerate().zip(&plain).map(|((at, entry), plain)| {
-            // A name that is already safe keeps its spelling; whoever would only be spelled like it gets a hash. What one
-            // session has changes no spelling of what all have.
+            // A name that is already safe keeps its spelling; another name that would become equal to it gets a hash. A
+            // tool of one session does not change the spelling of a tool that all sessions have.
             let is_shared = entry.session().is_none();
             let is_taken = |plain: &str| {
                 let by =

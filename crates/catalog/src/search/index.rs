@@ -47,15 +47,15 @@ pub struct Weights {
     pub length: [f32; 4],
     /// How soon repeating a term stops helping.
     pub saturation: f32,
-    /// What a word of the thesaurus counts, against the word itself.
+    /// Weight of a synonym, relative to the word itself.
     pub thesaurus: f32,
     /// The weight of a term that is only similar, multiplied by its similarity.
     pub fuzzy: f32,
-    /// What it counts that the query covers the whole of a tool's name.
+    /// Bonus if the query covers the whole name of a tool.
     pub coverage: f32,
     /// The weight of two words that are adjacent both in the query and in a tool's name or description.
     pub neighbours: f32,
-    /// What the tool nearest in meaning gets for it; the one with the best words gets 1 for them.
+    /// Score of the tool that is closest in meaning; the tool with the best word score gets 1.
     pub meaning: f32,
 }
 
@@ -239,7 +239,7 @@ impl Builder {
         if !matches!(entry.source().kind, crate::SourceKind::Core) {
             self.text(tool, Field::Name, &entry.source().name, true);
         }
-        // Schemas of strangers are not indexed: they could be written to attract searches they have no business in.
+        // Schemas of untrusted sources are not indexed, because they could be written to match unrelated searches.
         if entry.source().is_trusted() {
             self.text(tool, Field::Description, &definition.category, false);
             self.parameters(tool, &definition.input_schema.parse(), MAX_PARAMETER_DEPTH);

@@ -74,7 +74,7 @@ pub struct Hit {
 pub struct Explanation {
     /// What each word gave in each field, the most important first.
     pub words: Vec<Contribution>,
-    /// What it gave that the query covers much of the tool's name.
+    /// Bonus for the part of the tool's name that the query covers.
     pub coverage: f32,
     /// The score for words that are adjacent both in the query and in the tool's name or description.
     pub neighbours: f32,
@@ -91,7 +91,7 @@ pub struct Contribution {
     pub term: String,
     /// The field that contains the term.
     pub field: Field,
-    /// What it gave.
+    /// The score of this word.
     pub score: f32,
     /// The term of the query that it replaces, if it is not the same.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -337,9 +337,9 @@ pub struct SurfaceSummary<'a> {
 /// Bytes of tools and prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct SurfaceBytes {
-    /// Were every tool shown with its schema.
+    /// Bytes if every tool were shown with its schema.
     pub direct: usize,
-    /// As it is shown.
+    /// Bytes in the mode that is shown.
     pub shown: usize,
 }
 

@@ -104,7 +104,7 @@ pub struct LocalClient {
 
 fn lost(what: &dyn std::fmt::Display) -> Failure {
     Failure::new(ErrorCode::Unavailable, format!("the connection to the running Toolyard was lost: {what}"))
-        .suggest("What it was doing goes on or was recorded: see `toolyard runs list`.")
+        .suggest("A run in progress continues, or was recorded: see `toolyard runs list`.")
 }
 
 impl LocalClient {

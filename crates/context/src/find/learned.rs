@@ -3,7 +3,7 @@
 use crate::store::{
     digest,
     memory::Fields,
-    uri::{Kind, Place},
+    uri::{Kind, StorePath},
 };
 use toolyard_recall::index::{self, Category, Document};
 
@@ -15,14 +15,14 @@ const MAX_PASSAGES: usize = 512;
 pub(crate) const PASSAGE: char = '\u{1}';
 
 #[derive(Default)]
-pub(crate) struct Known {
-    pub(crate) told: String,
+pub(crate) struct IndexedText {
+    pub(crate) abstract_text: String,
     /// Length of the memory's own text; the rest records who said it and when.
     pub(crate) own: usize,
     pub(crate) passages: usize,
 }
 
-pub(crate) fn owner(place: &Place) -> String {
+pub(crate) fn owner(place: &StorePath) -> String {
     match place.names() {
         [scope, user, folder, peer, ..] if scope == "user" && folder == "peers" => format!("peer:{user}/{peer}"),
         [scope, user, ..] if scope == "user" => format!("user:{user}"),
@@ -40,23 +40,26 @@ pub(crate) fn index_kind(kind: Kind) -> index::Kind {
 }
 
 /// A file prepared for indexing, without holding a lock.
-pub(crate) struct Learned {
+pub(crate) struct PreparedFile {
     pub(crate) documents: Vec<Document>,
-    pub(crate) known: Known,
+    pub(crate) known: IndexedText,
     /// The labels that a skill declares. Other files declare none.
     pub(crate) labels: Option<Vec<String>>,
 }
 
-impl Learned {
-    pub(crate) fn from(place: &Place, text: &str) -> Self {
+impl PreparedFile {
+    pub(crate) fn from(place: &StorePath, text: &str) -> Self {
         let uri = place.to_string();
         let (readable, fields) = match place.kind() {
             Kind::Memory => Fields::split(text),
             _ => (text, Fields::default()),
         };
-        let told = digest::abstract_of(place.name(), readable);
-        let own =
-            fields.memory.as_ref().filter(|memory| told.starts_with(&memory.text)).map_or(told.len(), |m| m.text.len());
+        let abstract_text = digest::abstract_of(place.name(), readable);
+        let own = fields
+            .memory
+            .as_ref()
+            .filter(|memory| abstract_text.starts_with(&memory.text))
+            .map_or(abstract_text.len(), |m| m.text.len());
         // The notes about speaker and time are left out, because they are separate fields.
         let readable = fields.memory.as_ref().map_or(readable, |memory| memory.text.as_str());
         let scope = place.parent().map(|p| p.to_string()).unwrap_or_default();
@@ -88,12 +91,12 @@ impl Learned {
             })
             .collect();
         let labels = (place.kind() == Kind::Skill && place.name() == "SKILL.md").then(|| digest::tags(readable));
-        Self { known: Known { told, own, passages: documents.len() }, documents, labels }
+        Self { known: IndexedText { abstract_text, own, passages: documents.len() }, documents, labels }
     }
 }
 
 /// A file's first heading with its name, or the name in words.
-fn title(place: &Place, text: &str) -> String {
+fn title(place: &StorePath, text: &str) -> String {
     let heading = text.lines().take(40).find_map(|line| line.strip_prefix("# ")).map(str::trim);
     let name = place.name().rsplit_once('.').map_or(place.name(), |(stem, _)| stem).replace(['_', '-'], " ");
     match heading {

@@ -3,14 +3,14 @@
 
 use crate::{
     error::Result,
-    find::learned::{Known, Learned, PASSAGE, index_kind, owner},
+    find::learned::{IndexedText, PASSAGE, PreparedFile, index_kind, owner},
     store::{
         account::Account,
         disk,
         layers::{ABSTRACT, Layers, OVERVIEW},
         memory::Fields,
         origin::{self, Origin},
-        uri::{Identity, Kind, Place},
+        uri::{Identity, Kind, StorePath},
     },
 };
 use std::{
@@ -38,11 +38,11 @@ struct State {
     loaded: bool,
     index: RecallIndex,
     /// Indexed files and described folders, by URI.
-    known: BTreeMap<String, Known>,
+    known: BTreeMap<String, IndexedText>,
     /// Folders whose descriptions are out of date.
-    stale: BTreeSet<Place>,
+    stale: BTreeSet<StorePath>,
     /// Labels of folders; they apply to everything inside.
-    labels: BTreeMap<Place, Vec<String>>,
+    labels: BTreeMap<StorePath, Vec<String>>,
 }
 
 /// One result of a search.
@@ -61,7 +61,7 @@ pub struct Hit {
     /// The components of the rank.
     pub parts: index::RankParts,
     /// A short description.
-    pub told: String,
+    pub abstract_text: String,
     /// Labels.
     pub tags: Vec<String>,
     /// The category, for a memory.
@@ -76,11 +76,11 @@ impl Hit {
 }
 
 /// A search request.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct SearchRequest<'a> {
     /// The query text.
     pub query: &'a str,
     /// Only inside these places; empty: everywhere.
-    pub within: Vec<Place>,
+    pub within: Vec<StorePath>,
     /// Only these kinds; empty: all.
     pub kinds: Vec<Kind>,
     /// Only these levels; empty: all.
@@ -99,7 +99,7 @@ pub(crate) struct Wanted<'a> {
     pub weights: RankingWeights,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> SearchRequest<'a> {
     /// A request with a query and a limit.
     pub(crate) fn new(query: &'a str, limit: usize) -> Self {
         Self {
@@ -119,7 +119,7 @@ impl<'a> Wanted<'a> {
 
 impl Library {
     /// The text of a file without the stored metadata, as people and models read it.
-    pub(crate) fn readable<'a>(place: &Place, text: &'a str) -> &'a str {
+    pub(crate) fn readable<'a>(place: &StorePath, text: &'a str) -> &'a str {
         if place.kind() == Kind::Memory { Fields::split(text).0 } else { text }
     }
 
@@ -136,11 +136,11 @@ impl Library {
     }
 
     /// Indexes a new or changed file.
-    pub(crate) fn learn(&self, place: &Place, text: &str) {
+    pub(crate) fn learn(&self, place: &StorePath, text: &str) {
         if place.kind() == Kind::Session || place.name().starts_with('.') {
             return;
         }
-        let learned = Learned::from(place, text);
+        let learned = PreparedFile::from(place, text);
         let mut state = self.write();
         if state.loaded {
             state.learn(place, learned);
@@ -148,9 +148,12 @@ impl Library {
     }
 
     /// Indexes many files under one lock.
-    pub(crate) fn learn_all(&self, files: Vec<(Place, String)>) {
-        let learned: Vec<_> =
-            files.iter().filter(|(p, _)| !p.name().starts_with('.')).map(|(p, t)| (p, Learned::from(p, t))).collect();
+    pub(crate) fn learn_all(&self, files: Vec<(StorePath, String)>) {
+        let learned: Vec<_> = files
+            .iter()
+            .filter(|(p, _)| !p.name().starts_with('.'))
+            .map(|(p, t)| (p, PreparedFile::from(p, t)))
+            .collect();
         let mut state = self.write();
         if state.loaded {
             for (place, learned) in learned {
@@ -160,19 +163,19 @@ impl Library {
     }
 
     /// Removes a file, or everything inside a folder, from the index.
-    pub(crate) fn forget(&self, place: &Place) {
+    pub(crate) fn forget(&self, place: &StorePath) {
         let mut state = self.write();
         state.forget(place);
         state.outdated(place);
     }
 
     /// Marks the descriptions of the folders above a place as out of date. The next search refreshes them.
-    pub(crate) fn outdated(&self, place: &Place) {
+    pub(crate) fn outdated(&self, place: &StorePath) {
         self.write().outdated(place);
     }
 
     /// Sets the labels of a folder, which apply to everything inside it.
-    pub(crate) fn label(&self, folder: &Place, labels: Vec<String>) {
+    pub(crate) fn label(&self, folder: &StorePath, labels: Vec<String>) {
         let mut state = self.write();
         if state.loaded {
             state.label(folder, labels);
@@ -180,13 +183,13 @@ impl Library {
     }
 
     /// The labels that apply to a place.
-    pub(crate) fn labels_of(&self, account: &Account, place: &Place) -> Result<Vec<String>> {
+    pub(crate) fn labels_of(&self, account: &Account, place: &StorePath) -> Result<Vec<String>> {
         self.load(account)?;
         Ok(self.read().labels_of(place).to_vec())
     }
 
     /// Indexes the descriptions of a folder.
-    pub(crate) fn describe(&self, place: &Place, layers: &Layers) {
+    pub(crate) fn describe(&self, place: &StorePath, layers: &Layers) {
         let mut state = self.write();
         state.stale.remove(place);
         if state.loaded {
@@ -195,8 +198,8 @@ impl Library {
     }
 
     /// A short description of a file.
-    pub(crate) fn abstract_of(&self, place: &Place) -> Option<String> {
-        self.read().known.get(&place.to_string()).map(|known| known.told.clone())
+    pub(crate) fn abstract_of(&self, place: &StorePath) -> Option<String> {
+        self.read().known.get(&place.to_string()).map(|known| known.abstract_text.clone())
     }
 
     /// Builds the index from the files, once.
@@ -208,7 +211,7 @@ impl Library {
         if state.loaded {
             return Ok(());
         }
-        let root = Place::parse(crate::store::uri::SCHEME, &Identity::default())?;
+        let root = StorePath::parse(crate::store::uri::SCHEME, &Identity::default())?;
         for scope in crate::store::uri::SCOPES {
             state.walk(account, &root.child(scope))?;
         }
@@ -217,17 +220,17 @@ impl Library {
     }
 
     /// Refreshes outdated folder descriptions that this search could return.
-    fn refresh(&self, account: &Account, owners: &[String], wanted: &Wanted<'_>) {
+    fn refresh(&self, account: &Account, owners: &[String], wanted: &SearchRequest<'_>) {
         if !wanted.levels.is_empty() && wanted.levels.iter().all(|level| *level == index::LEAF) {
             return;
         }
         let asked =
-            |place: &Place| wanted.within.is_empty() || wanted.within.iter().any(|within| place.is_within(within));
-        let stale: Vec<Place> = {
+            |place: &StorePath| wanted.within.is_empty() || wanted.within.iter().any(|within| place.is_within(within));
+        let stale: Vec<StorePath> = {
             let state = self.read();
             // Deepest first: a folder's description is built from those below it.
             let findable = state.stale.iter().filter(|place| asked(place) && owners.contains(&owner(place)));
-            let mut stale: Vec<Place> = findable.cloned().collect();
+            let mut stale: Vec<StorePath> = findable.cloned().collect();
             stale.sort_by_key(|place| std::cmp::Reverse(place.names().len()));
             stale.truncate(REFRESHED);
             stale
@@ -257,7 +260,7 @@ impl Library {
     }
 
     /// Searches what the caller may see. A file is represented by its best passage.
-    pub(crate) fn search(&self, account: &Account, who: &Identity, wanted: &Wanted<'_>) -> Result<Vec<Hit>> {
+    pub(crate) fn search(&self, account: &Account, who: &Identity, wanted: &SearchRequest<'_>) -> Result<Vec<Hit>> {
         self.load(account)?;
         let owners = Self::owners(account, who);
         self.refresh(account, &owners, wanted);
@@ -268,7 +271,7 @@ impl Library {
         };
         let filter = Filter {
             owners,
-            scopes: wanted.within.iter().filter(|p| !p.is_root()).map(Place::to_string).collect(),
+            scopes: wanted.within.iter().filter(|p| !p.is_root()).map(StorePath::to_string).collect(),
             kinds: kinds.into_iter().map(index_kind).collect(),
             levels: wanted.levels.clone(),
             since_ms: wanted.since_ms,
@@ -301,7 +304,7 @@ impl Library {
             if !seen.insert(uri.to_owned()) {
                 continue;
             }
-            let Ok(place) = Place::parse(uri, who) else { continue };
+            let Ok(place) = StorePath::parse(uri, who) else { continue };
             let known = state.known.get(uri);
             let tags = state.labels_of(&place);
             if !wanted.tags.iter().all(|tag| tags.contains(tag)) {
@@ -309,7 +312,7 @@ impl Library {
             }
             let whole = match (place.kind(), known) {
                 (Kind::Memory, Some(known)) if hit.level == index::LEAF => {
-                    said_in_full(wanted.query, known.told.get(..known.own).unwrap_or(&known.told))
+                    said_in_full(wanted.query, known.abstract_text.get(..known.own).unwrap_or(&known.abstract_text))
                 }
                 _ => 1.0,
             };
@@ -328,7 +331,7 @@ impl Library {
                 score,
                 rank: hit.rank,
                 parts: hit.parts,
-                told: known.map(|k| k.told.clone()).unwrap_or_default(),
+                abstract_text: known.map(|k| k.abstract_text.clone()).unwrap_or_default(),
                 tags: tags.to_vec(),
                 category: place.category().map(str::to_owned),
             });
@@ -341,17 +344,21 @@ impl Library {
 }
 
 /// The share of a memory's words that occur in the query.
-fn said_in_full(query: &str, told: &str) -> f32 {
+fn said_in_full(query: &str, abstract_text: &str) -> f32 {
     let words = |text: &str| -> BTreeSet<String> {
         let lower = text.to_lowercase();
         lower.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).map(str::to_owned).collect()
     };
-    let (query, told) = (words(query), words(told));
-    if told.is_empty() { 1.0 } else { told.intersection(&query).count() as f32 / told.len() as f32 }
+    let (query, abstract_text) = (words(query), words(abstract_text));
+    if abstract_text.is_empty() {
+        1.0
+    } else {
+        abstract_text.intersection(&query).count() as f32 / abstract_text.len() as f32
+    }
 }
 
 impl State {
-    fn learn(&mut self, place: &Place, learned: Learned) {
+    fn learn(&mut self, place: &StorePath, learned: PreparedFile) {
         let uri = place.to_string();
         self.drop_passages(&uri, learned.documents.len());
         for document in &learned.documents {
@@ -363,7 +370,7 @@ impl State {
         }
     }
 
-    fn label(&mut self, folder: &Place, labels: Vec<String>) {
+    fn label(&mut self, folder: &StorePath, labels: Vec<String>) {
         if labels.is_empty() {
             self.labels.remove(folder);
         } else {
@@ -372,7 +379,7 @@ impl State {
     }
 
     /// The labels of the nearest folder that has any.
-    fn labels_of(&self, place: &Place) -> &[String] {
+    fn labels_of(&self, place: &StorePath) -> &[String] {
         let mut at = Some(place.clone());
         while let Some(folder) = at {
             if let Some(labels) = self.labels.get(&folder) {
@@ -384,14 +391,14 @@ impl State {
     }
 
     /// The scopes within the given places that have all of these labels.
-    fn labelled(&self, tags: &[String], within: &[Place]) -> Vec<String> {
+    fn labelled(&self, tags: &[String], within: &[StorePath]) -> Vec<String> {
         let roots = self.labels.iter().filter(|(_, labels)| tags.iter().all(|tag| labels.contains(tag)));
         let mut scopes = BTreeSet::new();
         for (root, _) in roots {
             if within.is_empty() || within.iter().any(|place| root.is_within(place)) {
                 scopes.insert(root.to_string());
             } else {
-                scopes.extend(within.iter().filter(|place| place.is_within(root)).map(Place::to_string));
+                scopes.extend(within.iter().filter(|place| place.is_within(root)).map(StorePath::to_string));
             }
         }
         scopes.into_iter().collect()
@@ -409,7 +416,7 @@ impl State {
         }
     }
 
-    fn forget(&mut self, place: &Place) {
+    fn forget(&mut self, place: &StorePath) {
         let uri = place.to_string();
         self.drop_passages(&uri, 0);
         self.known.remove(&uri);
@@ -428,7 +435,7 @@ impl State {
         self.labels.retain(|folder, _| !folder.is_within(place));
     }
 
-    fn outdated(&mut self, place: &Place) {
+    fn outdated(&mut self, place: &StorePath) {
         let mut at = place.parent();
         while let Some(folder) = at {
             if folder.is_root() || folder.kind() == Kind::Session {
@@ -448,7 +455,7 @@ impl State {
         }
     }
 
-    fn describe(&mut self, place: &Place, layers: &Layers) {
+    fn describe(&mut self, place: &StorePath, layers: &Layers) {
         for (name, level, text) in [(ABSTRACT, 0, &layers.abstract_), (OVERVIEW, 1, &layers.overview)] {
             let uri = place.child(name).to_string();
             let document = Document {
@@ -464,11 +471,11 @@ impl State {
             if !place.is_hidden() {
                 self.index.add(&document);
             }
-            self.known.insert(uri, Known { told: text.clone(), own: text.len(), passages: 1 });
+            self.known.insert(uri, IndexedText { abstract_text: text.clone(), own: text.len(), passages: 1 });
         }
     }
 
-    fn walk(&mut self, account: &Account, folder: &Place) -> Result<()> {
+    fn walk(&mut self, account: &Account, folder: &StorePath) -> Result<()> {
         if folder.kind() == Kind::Session {
             return Ok(());
         }
@@ -488,7 +495,7 @@ impl State {
                 }
             } else if !found.is_hidden() && found.size <= MAX_INDEXED_BYTES {
                 let text = disk::read_text(&path.join(&found.name)).unwrap_or_default();
-                self.learn(&child, Learned::from(&child, &text));
+                self.learn(&child, PreparedFile::from(&child, &text));
             }
         }
         let is_users = folder.names().len() == 1 && folder.name() == "user";

@@ -406,7 +406,7 @@ impl QueryConfigs {
             if let Some(folder) = path.parent() {
                 std::fs::create_dir_all(folder).map_err(|e| e.to_string())?;
             }
-            disk::write(path, &text, disk::Keep::Durable).map_err(|e| e.to_string())?;
+            disk::write(path, &text, disk::Durability::Durable).map_err(|e| e.to_string())?;
             state.1 = std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
         }
         Ok(params)

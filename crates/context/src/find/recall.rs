@@ -5,7 +5,7 @@ use crate::{
     config::ContextConfig,
     error::Result,
     find::{
-        library::{Hit, Wanted},
+        library::{Hit, SearchRequest},
         query_config::{Effective, ResourceType},
         trace,
     },
@@ -13,7 +13,7 @@ use crate::{
     store::{
         account::Account,
         fs,
-        uri::{Identity, Kind, Place},
+        uri::{Identity, Kind, StorePath},
     },
 };
 use std::{
@@ -23,14 +23,14 @@ use std::{
 use toolyard_recall::index::LEAF;
 
 /// A selected memory with its full text.
-pub(crate) struct Chosen {
+pub(crate) struct SelectedMemory {
     pub(crate) hit: Hit,
     pub(crate) text: String,
 }
 
 /// The result of a recall.
-pub(crate) struct Recalled {
-    pub(crate) chosen: Vec<Chosen>,
+pub(crate) struct RecallResult {
+    pub(crate) chosen: Vec<SelectedMemory>,
     /// Number of results of all searches.
     pub(crate) total: usize,
     /// Whether there were relevant memories but none fitted into the budget.
@@ -44,24 +44,24 @@ pub(crate) struct Recalled {
 }
 
 /// A planned search.
-struct Planned {
+struct PlannedSearch {
     about: ResourceType,
     kinds: Vec<Kind>,
-    within: Vec<Place>,
+    within: Vec<StorePath>,
 }
 
-fn plan(who: &Identity, how: &Effective) -> Result<Vec<Planned>> {
+fn plan(who: &Identity, how: &Effective) -> Result<Vec<PlannedSearch>> {
     if let Some(uri) = &how.target_uri {
-        let place = Place::parse(uri, who)?;
-        return Ok(vec![Planned { about: trace::type_of(place.kind()), kinds: Vec::new(), within: vec![place] }]);
+        let place = StorePath::parse(uri, who)?;
+        return Ok(vec![PlannedSearch { about: trace::type_of(place.kind()), kinds: Vec::new(), within: vec![place] }]);
     }
     let mut planned = Vec::new();
     if how.resource_types.contains(&ResourceType::Resource) {
-        planned.push(Planned { about: ResourceType::Resource, kinds: vec![Kind::Resource], within: Vec::new() });
+        planned.push(PlannedSearch { about: ResourceType::Resource, kinds: vec![Kind::Resource], within: Vec::new() });
     }
     // User and agent memories are the same memories, so they are searched once.
     let about = how.resource_types.iter().find(|about| matches!(about, ResourceType::User | ResourceType::Agent));
-    planned.extend(about.map(|about| Planned { about: *about, kinds: vec![Kind::Memory], within: Vec::new() }));
+    planned.extend(about.map(|about| PlannedSearch { about: *about, kinds: vec![Kind::Memory], within: Vec::new() }));
     Ok(planned)
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn recall(
     config: &ContextConfig,
     query: &str,
     how: &Effective,
-) -> Result<Recalled> {
+) -> Result<RecallResult> {
     let plan = plan(who, how)?;
     let resource_types = match &how.target_uri {
         Some(_) => plan.iter().map(|planned| planned.about).collect(),
@@ -81,11 +81,11 @@ pub(crate) fn recall(
     let (mut found, mut searches) = (Vec::new(), Vec::new());
     for planned in plan {
         let started = Instant::now();
-        let wanted = Wanted {
+        let wanted = SearchRequest {
             kinds: planned.kinds,
             within: planned.within,
             weights: how.ranking(),
-            ..Wanted::new(query, how.candidate_limit)
+            ..SearchRequest::new(query, how.candidate_limit)
         };
         let mut search = trace::Search {
             target_uri_input: how.target_uri.clone(),
@@ -101,13 +101,13 @@ pub(crate) fn recall(
                 search.results = trace::Hit::first(&hits, config);
                 found.extend(hits);
             }
-            Err(error) => search.error = Some(error.told()),
+            Err(error) => search.error = Some(error.tool_message()),
         }
         searches.push(search);
     }
     let total = found.len();
     let ranked = ranked(found, how);
-    let mut recalled = Recalled {
+    let mut recalled = RecallResult {
         chosen: Vec::new(),
         total,
         too_big: false,
@@ -139,8 +139,9 @@ fn ranked(mut found: Vec<Hit>, how: &Effective) -> Vec<Hit> {
     found.sort_by(|a, b| b.rank.total_cmp(&a.rank).then_with(|| a.uri.cmp(&b.uri)));
     let mut seen = HashSet::new();
     found.retain(|hit| {
-        let apart = matches!(hit.category.as_deref(), Some("events" | "cases")) || hit.told.is_empty();
-        let name = if apart { hit.uri.clone() } else { format!("{}\n{:?}", hit.told.to_lowercase(), hit.category) };
+        let apart = matches!(hit.category.as_deref(), Some("events" | "cases")) || hit.abstract_text.is_empty();
+        let name =
+            if apart { hit.uri.clone() } else { format!("{}\n{:?}", hit.abstract_text.to_lowercase(), hit.category) };
         seen.insert(name)
     });
     found.truncate(how.recall_limit);
@@ -155,15 +156,15 @@ fn choose(
     config: &ContextConfig,
     how: &Effective,
     ranked: Vec<Hit>,
-    recalled: &mut Recalled,
+    recalled: &mut RecallResult,
 ) -> usize {
     let (mut used, mut left_out) = (0, 0);
     for hit in ranked {
         let mut selected = trace::Selected { injected: Some(false), ..trace::Selected::of(&hit, config) };
-        let text = if how.prefer_abstract && !hit.told.is_empty() {
-            Ok(hit.told.clone())
+        let text = if how.prefer_abstract && !hit.abstract_text.is_empty() {
+            Ok(hit.abstract_text.clone())
         } else {
-            Place::parse(&hit.uri, who).and_then(|place| fs::read(account, &place))
+            StorePath::parse(&hit.uri, who).and_then(|place| fs::read(account, &place))
         };
         match text {
             Ok(text) if used + text.chars().count() > how.max_injected_chars => {
@@ -173,9 +174,9 @@ fn choose(
             Ok(text) => {
                 used += text.chars().count();
                 selected.injected = Some(true);
-                recalled.chosen.push(Chosen { hit, text: text.trim_end().to_owned() });
+                recalled.chosen.push(SelectedMemory { hit, text: text.trim_end().to_owned() });
             }
-            Err(error) => selected.read_error = Some(error.told()),
+            Err(error) => selected.read_error = Some(error.tool_message()),
         }
         recalled.selected.push(selected);
     }

@@ -6,7 +6,7 @@ use crate::{
     store::{
         account::Account,
         disk,
-        uri::{Identity, Place},
+        uri::{Identity, StorePath},
     },
 };
 use regex::RegexBuilder;
@@ -37,7 +37,7 @@ pub struct Grep<'a> {
     /// Number of context lines after a match.
     pub after: usize,
     /// A place that is not searched.
-    pub exclude: Option<Place>,
+    pub exclude: Option<StorePath>,
 }
 
 /// A matching line.
@@ -59,7 +59,7 @@ pub struct GrepMatch {
 
 /// The result of a `grep`.
 #[derive(Debug, Clone, Default)]
-pub struct Grepped {
+pub struct GrepResult {
     /// The matches, in file order.
     pub matches: Vec<GrepMatch>,
     /// Number of files read.
@@ -67,7 +67,7 @@ pub struct Grepped {
 }
 
 /// Searches files for a pattern.
-pub fn grep(account: &Account, who: &Identity, place: &Place, how: &Grep<'_>) -> Result<Grepped> {
+pub fn grep(account: &Account, who: &Identity, place: &StorePath, how: &Grep<'_>) -> Result<GrepResult> {
     if how.pattern.len() > MAX_PATTERN_BYTES {
         return Err(ApiError::argument(format!("pattern is longer than {MAX_PATTERN_BYTES} bytes")));
     }
@@ -76,7 +76,7 @@ pub fn grep(account: &Account, who: &Identity, place: &Place, how: &Grep<'_>) ->
         .size_limit(MAX_PATTERN_MEMORY)
         .build()
         .map_err(|error| ApiError::argument(format!("Invalid regular expression: {error}")))?;
-    let mut found = Grepped::default();
+    let mut found = GrepResult::default();
     let context = |lines: &[&str]| Some(lines.iter().map(|line| (*line).to_owned()).collect());
     files(account, who, place, how.level_limit, &mut |file| {
         if how.exclude.as_ref().is_some_and(|out| file.is_within(out)) {
@@ -110,7 +110,7 @@ pub fn grep(account: &Account, who: &Identity, place: &Place, how: &Grep<'_>) ->
 }
 
 /// The files whose path relative to a place matches a pattern.
-pub fn glob(account: &Account, who: &Identity, place: &Place, pattern: &str, limit: usize) -> Result<Vec<String>> {
+pub fn glob(account: &Account, who: &Identity, place: &StorePath, pattern: &str, limit: usize) -> Result<Vec<String>> {
     if pattern.len() > MAX_PATTERN_BYTES {
         return Err(ApiError::argument(format!("pattern is longer than {MAX_PATTERN_BYTES} bytes")));
     }
@@ -137,9 +137,9 @@ pub fn glob(account: &Account, who: &Identity, place: &Place, pattern: &str, lim
 fn files(
     account: &Account,
     who: &Identity,
-    place: &Place,
+    place: &StorePath,
     levels: usize,
-    each: &mut dyn FnMut(&Place) -> Result<bool>,
+    each: &mut dyn FnMut(&StorePath) -> Result<bool>,
 ) -> Result<bool> {
     match disk::look(&account.path(place))? {
         None => Err(ApiError::no_file(&place.to_string())),
@@ -151,9 +151,9 @@ fn files(
 fn walk(
     account: &Account,
     who: &Identity,
-    place: &Place,
+    place: &StorePath,
     levels: usize,
-    each: &mut dyn FnMut(&Place) -> Result<bool>,
+    each: &mut dyn FnMut(&StorePath) -> Result<bool>,
 ) -> Result<bool> {
     for found in disk::list(&account.path(place))? {
         let child = place.child(&found.name);

@@ -2,12 +2,12 @@
 
 use crate::{
     error::{ApiError, Result},
-    find::library::{Hit, Wanted},
+    find::library::{Hit, SearchRequest},
     sessions::tokens,
     store::{
         account::Account,
         fs,
-        uri::{Identity, Kind, Place},
+        uri::{Identity, Kind, StorePath},
     },
 };
 use serde::Serialize;
@@ -47,14 +47,14 @@ pub fn find(account: &Account, who: &Identity, find: &Find) -> Result<Vec<Hit>> 
     if find.query.trim().is_empty() {
         return Err(ApiError::argument("Search query or image_url must not be empty unless a filter is provided."));
     }
-    let within = find.targets.iter().map(|uri| Place::parse(uri, who)).collect::<Result<Vec<_>>>()?;
+    let within = find.targets.iter().map(|uri| StorePath::parse(uri, who)).collect::<Result<Vec<_>>>()?;
     // A search for memories returns memories, not the descriptions of their folders.
     let levels = match find.levels.as_slice() {
         [] if find.kinds == [Kind::Memory] => vec![LEAF],
         levels => levels.to_vec(),
     };
     let query: String = find.query.chars().take(MAX_QUERY_CHARS).collect();
-    let wanted = Wanted {
+    let wanted = SearchRequest {
         within,
         kinds: find.kinds.clone(),
         levels,
@@ -63,7 +63,7 @@ pub fn find(account: &Account, who: &Identity, find: &Find) -> Result<Vec<Hit>> 
         least: find.threshold as f32,
         since_ms: find.since_ms,
         until_ms: find.until_ms,
-        ..Wanted::new(&query, find.limit)
+        ..SearchRequest::new(&query, find.limit)
     };
     account.library.search(account, who, &wanted)
 }
@@ -145,13 +145,13 @@ pub struct Entry {
     pub score: f64,
     /// The text.
     pub text: String,
-    /// Whom it belongs to.
+    /// The owner of the entry.
     pub kept_for: EntryOwner,
 }
 
 /// The result of a recall.
 #[derive(Debug, Clone, Default)]
-pub struct Recalled {
+pub struct ContextRecall {
     /// The entries, best first.
     pub entries: Vec<Entry>,
     /// Number of matches by category.
@@ -171,12 +171,12 @@ pub struct Recalled {
 }
 
 /// Recalls entries within a token budget, ready to be put before a prompt.
-pub fn recall(account: &Account, who: &Identity, asked: &Recall) -> Result<Recalled> {
-    let mut recalled = Recalled {
+pub fn recall(account: &Account, who: &Identity, asked: &Recall) -> Result<ContextRecall> {
+    let mut recalled = ContextRecall {
         max_tokens: asked.max_tokens.unwrap_or(RECALL_TOKENS),
         threshold: asked.threshold.unwrap_or(RECALL_THRESHOLD),
         quotas: QUOTAS.iter().map(|(name, most)| ((*name).to_owned(), *most)).collect(),
-        ..Recalled::default()
+        ..ContextRecall::default()
     };
     recalled.quotas.extend(asked.quotas.clone());
     let seen_by = Identity { peer: who.peer.clone().filter(|_| !asked.all_peers), ..who.clone() };
@@ -199,9 +199,9 @@ pub fn recall(account: &Account, who: &Identity, asked: &Recall) -> Result<Recal
         };
         *recalled.searched.entry(category.clone()).or_default() += 1;
         let text = if asked.abstracts {
-            hit.told.clone()
+            hit.abstract_text.clone()
         } else {
-            match Place::parse(&hit.uri, &seen_by).and_then(|place| fs::read(account, &place)) {
+            match StorePath::parse(&hit.uri, &seen_by).and_then(|place| fs::read(account, &place)) {
                 Ok(text) => text,
                 // The memory was forgotten between the search and the read.
                 Err(error) => {

@@ -3,15 +3,15 @@
 
 use crate::{
     error::{ApiError, Result},
-    find::library::Wanted,
-    sessions::{self, Message, Role, archives, jsonl, next_archive, place, tasks::Ended, writer::Writer},
+    find::library::SearchRequest,
+    sessions::{self, Message, Role, archives, jsonl, next_archive, place, tasks::TaskResult, writer::Writer},
     store::{
         account::{Account, lock},
         digest::collapse,
-        disk::{self, Keep},
+        disk::{self, Durability},
         layers,
         memory::{Fields, parse_time},
-        uri::{Identity, Kind, Place},
+        uri::{Identity, Kind, StorePath},
     },
 };
 use jiff::Timestamp;
@@ -65,7 +65,7 @@ struct ArchiveMeta<'a> {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct MemoryChange {
     /// The kind of change.
-    pub change: Done,
+    pub change: MemoryAction,
     /// The memory's file.
     pub uri: String,
     /// The memory's category.
@@ -75,7 +75,7 @@ pub(crate) struct MemoryChange {
 /// The kind of change to a memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Done {
+pub(crate) enum MemoryAction {
     /// The memory is new.
     Create,
     /// The memory replaces one that it corrects.
@@ -84,7 +84,7 @@ pub(crate) enum Done {
     Repeat,
 }
 
-impl Done {
+impl MemoryAction {
     /// The word for people and models.
     pub(crate) fn word(self) -> &'static str {
         match self {
@@ -208,7 +208,7 @@ pub(crate) fn commit(account: &Account, who: &Identity, id: &str, retain: Retain
         keep_all: id.starts_with(TOLD_TO_REMEMBER),
     };
     // The order is: marker, archive, live messages. After a crash the files show which steps are missing.
-    disk::write(&marker(account, &pending), &serde_json::to_vec(&pending)?, Keep::Durable)?;
+    disk::write(&marker(account, &pending), &serde_json::to_vec(&pending)?, Durability::Durable)?;
     let folder = account.path(&place(who, id));
     let (archived, kept) = session.messages.split_at(count);
     let staged = account.staging()?;
@@ -232,7 +232,7 @@ pub(crate) fn commit(account: &Account, who: &Identity, id: &str, retain: Retain
     disk::make_folders(&history)?;
     disk::rename(&staged, &history.join(&archive))?;
     disk::sync_folder(&history)?;
-    disk::write(&folder.join("messages.jsonl"), jsonl::lines(kept)?.as_bytes(), Keep::Durable)?;
+    disk::write(&folder.join("messages.jsonl"), jsonl::lines(kept)?.as_bytes(), Durability::Durable)?;
     let kept = kept.to_vec();
     session.pending_tokens = kept.iter().map(Message::tokens).sum();
     session.messages = kept;
@@ -251,7 +251,7 @@ pub(crate) fn commit(account: &Account, who: &Identity, id: &str, retain: Retain
 }
 
 /// The content of a message, and the peer whose memories it belongs to.
-struct Said {
+struct AttributedText {
     role: Role,
     speaker: Option<String>,
     text: String,
@@ -261,8 +261,8 @@ struct Said {
     stated: bool,
 }
 
-fn said(message: &Message) -> Said {
-    Said {
+fn attributed_text(message: &Message) -> AttributedText {
+    AttributedText {
         role: message.role,
         // A role is not a name.
         speaker: message.peer_id.clone().filter(|name| !matches!(name.as_str(), "user" | "assistant")),
@@ -274,11 +274,11 @@ fn said(message: &Message) -> Said {
 }
 
 /// Summarises an archive and extracts memories from it. The operation is idempotent.
-pub(crate) fn finish(account: &Account, pending: &Pending, writer: &Writer) -> Ended {
+pub(crate) fn finish(account: &Account, pending: &Pending, writer: &Writer) -> TaskResult {
     let done = finish_archive(account, pending, writer);
     let ended = match &done {
-        Ok(extraction) => Ended { result: Some(extraction.clone()), error: None },
-        Err(error) => Ended { result: None, error: Some(error.message.clone()) },
+        Ok(extraction) => TaskResult { result: Some(extraction.clone()), error: None },
+        Err(error) => TaskResult { result: None, error: Some(error.message.clone()) },
     };
     if done.is_ok() {
         let path = marker(account, pending);
@@ -299,9 +299,9 @@ fn finish_archive(account: &Account, pending: &Pending, writer: &Writer) -> Resu
         return Ok(Extraction { session_id: pending.session.clone(), ..Extraction::default() });
     }
     let messages: Vec<Message> = jsonl::parse(&disk::read_text(&folder.join("messages.jsonl"))?);
-    let mut all: Vec<Said> = messages.iter().map(said).collect();
-    for said in &mut all {
-        said.stated |= pending.keep_all;
+    let mut all: Vec<AttributedText> = messages.iter().map(attributed_text).collect();
+    for content in &mut all {
+        content.stated |= pending.keep_all;
     }
     let spoken: Vec<extract::Message<'_>> = all.iter().map(as_message).collect();
     let mut notices = Vec::new();
@@ -310,19 +310,19 @@ fn finish_archive(account: &Account, pending: &Pending, writer: &Writer) -> Resu
         let text = format!(
             "---\ndirectory: {home}/\ngenerated_by:\n  component: Extractor\n  trigger: session_commit\n---\n\n{body}\n"
         );
-        disk::write(&folder.join(name), text.as_bytes(), Keep::Derived)?;
+        disk::write(&folder.join(name), text.as_bytes(), Durability::Derived)?;
     }
     let mut changes = Vec::new();
-    let mut by_peer: BTreeMap<Option<&str>, Vec<&Said>> = BTreeMap::new();
-    let counts = |said: &&Said| {
-        let speaks = said.stated || !matches!(said.role, Role::System | Role::Tool);
-        speaks && !said.text.trim().is_empty()
+    let mut by_peer: BTreeMap<Option<&str>, Vec<&AttributedText>> = BTreeMap::new();
+    let counts = |content: &&AttributedText| {
+        let speaks = content.stated || !matches!(content.role, Role::System | Role::Tool);
+        speaks && !content.text.trim().is_empty()
     };
-    for said in all.iter().filter(counts) {
-        by_peer.entry(said.peer.as_deref()).or_default().push(said);
+    for content in all.iter().filter(counts) {
+        by_peer.entry(content.peer.as_deref()).or_default().push(content);
     }
-    for (peer, said) in by_peer {
-        let spoken: Vec<extract::Message<'_>> = said.iter().map(|said| as_message(said)).collect();
+    for (peer, content) in by_peer {
+        let spoken: Vec<extract::Message<'_>> = content.iter().map(|content| as_message(content)).collect();
         let found = writer.memories(&spoken, &Options::default(), &mut notices);
         let root = match peer {
             Some(peer) => who.home().child("peers").child(peer).child("memories"),
@@ -330,14 +330,14 @@ fn finish_archive(account: &Account, pending: &Pending, writer: &Writer) -> Resu
         };
         // One extraction at a time per user, because the decisions depend on the stored memories.
         let _held = account.remember(&who.user);
-        let stated: Vec<&Said> = said.into_iter().filter(|said| said.stated).collect();
+        let stated: Vec<&AttributedText> = content.into_iter().filter(|content| content.stated).collect();
         let kept = state(account, &who, &root, &stated, &home)?;
         changes.extend(remember(account, &who, &root, found, &home, &kept)?);
         changes.extend(kept);
     }
     let diff = serde_json::to_vec(&MemoryDiff { changes: &changes })?;
-    disk::write(&folder.join("memory_diff.json"), &diff, Keep::Derived)?;
-    disk::write(&folder.join(".done"), b"", Keep::Durable)?;
+    disk::write(&folder.join("memory_diff.json"), &diff, Durability::Derived)?;
+    disk::write(&folder.join(".done"), b"", Durability::Durable)?;
     let mut counted: BTreeMap<String, u64> = BTreeMap::new();
     for change in &changes {
         // A repeated memory counts too, although it needs no file of its own.
@@ -367,12 +367,12 @@ fn count_memories(account: &Account, who: &Identity, id: &str, counted: &BTreeMa
     session.save(&account.path(&place(who, id)))
 }
 
-fn as_message(said: &Said) -> extract::Message<'_> {
+fn as_message(content: &AttributedText) -> extract::Message<'_> {
     extract::Message {
-        role: said.role.as_str(),
-        speaker: said.speaker.as_deref(),
-        text: &said.text,
-        time_ms: said.time_ms,
+        role: content.role.as_str(),
+        speaker: content.speaker.as_deref(),
+        text: &content.text,
+        time_ms: content.time_ms,
     }
 }
 
@@ -381,14 +381,14 @@ fn as_message(said: &Said) -> extract::Message<'_> {
 fn state(
     account: &Account,
     who: &Identity,
-    root: &Place,
-    stated: &[&Said],
-    source: &Place,
+    root: &StorePath,
+    stated: &[&AttributedText],
+    source: &StorePath,
 ) -> Result<Vec<MemoryChange>> {
     let now = Timestamp::now().to_string();
     let mut changes = Vec::new();
-    for said in stated {
-        let text = said.text.trim();
+    for content in stated {
+        let text = content.text.trim();
         let same = |known: &KnownMemory| collapse(&known.text) == collapse(text);
         if let Some(mut known) = alike(account, who, root, text)?.into_iter().find(same) {
             known.fields.stated = true;
@@ -398,46 +398,46 @@ fn state(
             }
             account.put(&known.place, &known.fields.join(&known.text)?)?;
             let category = known.place.category().unwrap_or_default().to_owned();
-            changes.push(MemoryChange { change: Done::Repeat, uri: known.place.to_string(), category });
+            changes.push(MemoryChange { change: MemoryAction::Repeat, uri: known.place.to_string(), category });
             continue;
         }
         // The rules only determine the category.
-        let spoken = extract::Message { role: Role::User.as_str(), ..as_message(said) };
+        let spoken = extract::Message { role: Role::User.as_str(), ..as_message(content) };
         let sorted = extract::memories(&[spoken], &Options { keep_unmatched: true });
         let category = sorted.first().map_or(Category::Entities, |memory| memory.category);
         let memory = Memory {
-            said_ms: said.time_ms,
-            speaker: said.speaker.clone(),
-            role: index::Role::of_name(said.role.as_str()),
+            said_ms: content.time_ms,
+            speaker: content.speaker.clone(),
+            role: index::Role::of_name(content.role.as_str()),
             ..Memory::plain(category, text)
         };
         let place = root.child(category.name()).child(&file_name(&memory));
         let fields = Fields { stated: true, memory: None, ..fields_of(&memory, source, &now, &now) };
         account.put(&place, &fields.join(text)?)?;
         let category = category.name().to_owned();
-        changes.push(MemoryChange { change: Done::Create, uri: place.to_string(), category });
+        changes.push(MemoryChange { change: MemoryAction::Create, uri: place.to_string(), category });
     }
     Ok(changes)
 }
 
 /// A stored memory.
 struct KnownMemory {
-    place: Place,
+    place: StorePath,
     text: String,
     fields: Fields,
 }
 
 /// The stored memories that are most similar to a text.
-fn alike(account: &Account, who: &Identity, root: &Place, text: &str) -> Result<Vec<KnownMemory>> {
-    let wanted = Wanted {
+fn alike(account: &Account, who: &Identity, root: &StorePath, text: &str) -> Result<Vec<KnownMemory>> {
+    let wanted = SearchRequest {
         within: vec![root.clone()],
         kinds: vec![Kind::Memory],
         levels: vec![LEAF],
-        ..Wanted::new(text, COMPARED)
+        ..SearchRequest::new(text, COMPARED)
     };
     let mut known = Vec::new();
     for hit in account.library.search(account, who, &wanted)? {
-        let place = Place::parse(&hit.uri, who)?;
+        let place = StorePath::parse(&hit.uri, who)?;
         // The memory was forgotten between the search and the read.
         let Some(file) = disk::read_if_there(&account.path(&place))? else { continue };
         let (text, fields) = Fields::split(&file);
@@ -451,9 +451,9 @@ fn alike(account: &Account, who: &Identity, root: &Place, text: &str) -> Result<
 fn remember(
     account: &Account,
     who: &Identity,
-    root: &Place,
+    root: &StorePath,
     found: Vec<Memory>,
-    source: &Place,
+    source: &StorePath,
     kept: &[MemoryChange],
 ) -> Result<Vec<MemoryChange>> {
     let (mut known, mut stated): (Vec<StoredMemory>, HashSet<String>) = Default::default();
@@ -488,8 +488,8 @@ fn remember(
 fn apply(
     account: &Account,
     who: &Identity,
-    root: &Place,
-    source: &Place,
+    root: &StorePath,
+    source: &StorePath,
     change: Change,
     now: &str,
 ) -> Result<Option<MemoryChange>> {
@@ -498,19 +498,19 @@ fn apply(
             let place = root.child(memory.category.name()).child(&file_name(&memory));
             let fields = fields_of(&memory, source, now, now);
             account.put(&place, &fields.join(&memory.rendered())?)?;
-            (Done::Create, place.to_string(), memory.category.name())
+            (MemoryAction::Create, place.to_string(), memory.category.name())
         }
         Change::Replace { id, memory } => {
-            let place = Place::parse(&id, who)?;
+            let place = StorePath::parse(&id, who)?;
             let before = disk::read_if_there(&account.path(&place))?.unwrap_or_default();
             let created = Fields::split(&before).1.created_at;
             let created = if created.is_empty() { now } else { &created };
             let fields = fields_of(&memory, source, created, now);
             account.put(&place, &fields.join(&memory.rendered())?)?;
-            (Done::Replace, id, memory.category.name())
+            (MemoryAction::Replace, id, memory.category.name())
         }
         Change::Skip { id, memory } => {
-            let place = Place::parse(&id, who)?;
+            let place = StorePath::parse(&id, who)?;
             let Some(before) = disk::read_if_there(&account.path(&place))? else { return Ok(None) };
             let (body, mut fields) = Fields::split(&before);
             if fields.source.as_deref() != Some(&source.to_string()) {
@@ -518,7 +518,7 @@ fn apply(
                 now.clone_into(&mut fields.updated_at);
                 account.put(&place, &fields.join(body)?)?;
             }
-            (Done::Repeat, id, memory.category.name())
+            (MemoryAction::Repeat, id, memory.category.name())
         }
     };
     Ok(Some(MemoryChange { change, uri, category: category.to_owned() }))
@@ -532,7 +532,7 @@ fn file_name(memory: &Memory) -> String {
     format!("{}-{}.md", memory.slug(), &hash[..8])
 }
 
-fn fields_of(memory: &Memory, source: &Place, created: &str, now: &str) -> Fields {
+fn fields_of(memory: &Memory, source: &StorePath, created: &str, now: &str) -> Fields {
     let time = memory.said_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok()).map(|t| t.to_string());
     Fields {
         category: memory.category.name().to_owned(),

@@ -52,13 +52,13 @@ pub(crate) struct PolicyPatch {
 
 impl AutoCommit {
     /// Applies an update and validates the result.
-    pub(crate) fn with(self, told: &PolicyPatch) -> Result<Self> {
+    pub(crate) fn with(self, patch: &PolicyPatch) -> Result<Self> {
         let read = Self {
-            pending_token_threshold: told.pending_token_threshold.unwrap_or(self.pending_token_threshold),
-            message_count_threshold: told.message_count_threshold.unwrap_or(self.message_count_threshold),
-            idle_timeout_seconds: told.idle_timeout_seconds.unwrap_or(self.idle_timeout_seconds),
-            keep_recent_count: told.keep_recent_count.unwrap_or(self.keep_recent_count),
-            min_commit_interval_seconds: told.min_commit_interval_seconds.unwrap_or(self.min_commit_interval_seconds),
+            pending_token_threshold: patch.pending_token_threshold.unwrap_or(self.pending_token_threshold),
+            message_count_threshold: patch.message_count_threshold.unwrap_or(self.message_count_threshold),
+            idle_timeout_seconds: patch.idle_timeout_seconds.unwrap_or(self.idle_timeout_seconds),
+            keep_recent_count: patch.keep_recent_count.unwrap_or(self.keep_recent_count),
+            min_commit_interval_seconds: patch.min_commit_interval_seconds.unwrap_or(self.min_commit_interval_seconds),
         };
         if (1..300).contains(&read.idle_timeout_seconds) {
             return Err(ApiError::argument("Invalid auto_commit_policy: idle_timeout_seconds is 0 or at least 300"));
@@ -92,7 +92,7 @@ pub(crate) fn configure(account: &Account, who: &Identity, id: &str, policy: &Po
     session.meta.auto_commit = match policy {
         Policy::Same => before,
         Policy::Off => None,
-        Policy::Merge(told) => Some(before.unwrap_or_default().with(told)?),
+        Policy::Merge(patch) => Some(before.unwrap_or_default().with(patch)?),
     };
     if session.meta.auto_commit != before {
         session.save(&account.path(&place(who, id)))?;

@@ -6,8 +6,8 @@ use crate::{
     store::{
         account::Account,
         digest::collapse,
-        disk::{self, Keep},
-        uri::{Identity, Place},
+        disk::{self, Durability},
+        uri::{Identity, StorePath},
     },
 };
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ const MAX_ID_CHARS: usize = 96;
 const UNIT: &str = "unicode_code_point";
 
 /// The folder of a session's stored results.
-pub(crate) fn folder(who: &Identity, session: &str) -> Place {
+pub(crate) fn folder(who: &Identity, session: &str) -> StorePath {
     who.home().child("sessions").child(session).child("tool-results")
 }
 
@@ -122,8 +122,8 @@ pub(crate) fn outputs(account: &Account, who: &Identity, session: &str, message:
         };
         let path = account.path(&place);
         disk::make_folders(&path)?;
-        disk::write(&path.join("output.txt"), output.as_bytes(), Keep::Durable)?;
-        disk::write(&path.join("metadata.json"), &serde_json::to_vec(&metadata)?, Keep::Durable)?;
+        disk::write(&path.join("output.txt"), output.as_bytes(), Durability::Durable)?;
+        disk::write(&path.join("metadata.json"), &serde_json::to_vec(&metadata)?, Durability::Durable)?;
         tool.tool_output = stub(&metadata, reason);
         tool.reason = Some(reason);
         tool.kept = Some(StoredOutput {

@@ -4,9 +4,9 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::ser::Formatter;
 use std::io;
 
-struct Spaced;
+struct SpacedFormatter;
 
-impl Formatter for Spaced {
+impl Formatter for SpacedFormatter {
     fn begin_array_value<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
         if first { Ok(()) } else { writer.write_all(b", ") }
     }
@@ -22,7 +22,7 @@ impl Formatter for Spaced {
 pub(crate) fn lines<T: Serialize>(values: &[T]) -> serde_json::Result<String> {
     let mut bytes = Vec::new();
     for value in values {
-        value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, Spaced))?;
+        value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, SpacedFormatter))?;
         bytes.push(b'\n');
     }
     String::from_utf8(bytes).map_err(serde::ser::Error::custom)

@@ -196,7 +196,7 @@ impl Message {
         texts.map(String::as_str).collect::<Vec<_>>().join("\n")
     }
 
-    /// Estimated number of tokens, by the formula of the contract.
+    /// Estimated number of tokens, by the formula of OpenViking.
     pub(crate) fn tokens(&self) -> u64 {
         let sum: f64 = self
             .parts

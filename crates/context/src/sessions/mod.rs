@@ -14,8 +14,8 @@ use crate::{
     error::{ApiError, Code, Details, Result},
     store::{
         account::{Account, lock},
-        disk::{self, Keep},
-        uri::{Identity, Place},
+        disk::{self, Durability},
+        uri::{Identity, StorePath},
     },
 };
 pub use context::{Archive, Context, archive, context};
@@ -35,12 +35,12 @@ pub const MAX_MESSAGE_BYTES: usize = 32 << 20;
 const MAX_HELD: usize = 256;
 
 /// Sessions by user and id.
-type Held = HashMap<(String, String), Arc<Mutex<Session>>>;
+type SessionMap = HashMap<(String, String), Arc<Mutex<Session>>>;
 
 /// The sessions of an account that are in memory.
 #[derive(Default)]
 pub struct Sessions {
-    held: Mutex<Held>,
+    held: Mutex<SessionMap>,
 }
 
 /// Metadata of a session.
@@ -71,7 +71,7 @@ pub(crate) struct Session {
     pub(crate) pending_tokens: u64,
 }
 
-/// Estimated number of tokens, by the formula of the contract.
+/// Estimated number of tokens, by the formula of OpenViking.
 pub fn tokens(text: &str) -> f64 {
     text.chars()
         .map(|c| match c as u32 {
@@ -102,7 +102,7 @@ pub fn check_id(id: &str) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn place(who: &Identity, id: &str) -> Place {
+pub(crate) fn place(who: &Identity, id: &str) -> StorePath {
     who.home().child("sessions").child(id)
 }
 
@@ -149,7 +149,7 @@ impl Session {
 
     pub(crate) fn save(&self, folder: &std::path::Path) -> Result<()> {
         let text = serde_json::to_vec(&self.meta)?;
-        Ok(disk::write(&folder.join(".meta.json"), &text, Keep::Durable)?)
+        Ok(disk::write(&folder.join(".meta.json"), &text, Durability::Durable)?)
     }
 }
 
@@ -241,7 +241,7 @@ fn stored(who: &Identity, new: &NewMessage) -> Result<Message> {
 
 /// The state of a session after messages were added.
 #[derive(Debug, Clone, Serialize)]
-pub struct Added {
+pub struct AddedMessages {
     /// The session id.
     pub session_id: String,
     /// Number of live messages.
@@ -251,12 +251,12 @@ pub struct Added {
 }
 
 /// Adds a message and creates the session if it does not exist.
-pub fn add_message(account: &Account, who: &Identity, id: &str, new: &NewMessage) -> Result<Added> {
+pub fn add_message(account: &Account, who: &Identity, id: &str, new: &NewMessage) -> Result<AddedMessages> {
     add_messages(account, who, id, std::slice::from_ref(new))
 }
 
 /// Adds several messages in order, or none if one is invalid.
-pub fn add_messages(account: &Account, who: &Identity, id: &str, new: &[NewMessage]) -> Result<Added> {
+pub fn add_messages(account: &Account, who: &Identity, id: &str, new: &[NewMessage]) -> Result<AddedMessages> {
     let mut messages = new.iter().map(|new| stored(who, new)).collect::<Result<Vec<_>>>()?;
     let session = account.sessions.open(account, who, id)?;
     let mut session = lock(&session);
@@ -270,7 +270,7 @@ pub fn add_messages(account: &Account, who: &Identity, id: &str, new: &[NewMessa
     disk::append(&account.path(&place(who, id)).join("messages.jsonl"), lines.as_bytes())?;
     session.pending_tokens += messages.iter().map(Message::tokens).sum::<u64>();
     session.messages.extend(messages);
-    Ok(Added {
+    Ok(AddedMessages {
         session_id: id.to_owned(),
         message_count: session.messages.len(),
         pending_tokens: session.pending_tokens,
@@ -310,19 +310,19 @@ pub(crate) fn describe(account: &Account, who: &Identity, id: &str) -> Result<De
 }
 
 /// A session in a list.
-pub(crate) struct Listed {
+pub(crate) struct ListedSession {
     pub(crate) id: String,
-    pub(crate) place: Place,
+    pub(crate) place: StorePath,
     pub(crate) modified: Timestamp,
 }
 
 /// The caller's sessions, newest first.
-pub(crate) fn list(account: &Account, who: &Identity) -> Result<Vec<Listed>> {
+pub(crate) fn list(account: &Account, who: &Identity) -> Result<Vec<ListedSession>> {
     let root = who.home().child("sessions");
     let mut all = disk::list(&account.path(&root))?;
     all.retain(|found| found.is_folder);
     all.sort_by_key(|found| std::cmp::Reverse(found.modified));
-    let listed = all.into_iter().map(|found| Listed {
+    let listed = all.into_iter().map(|found| ListedSession {
         place: root.child(&found.name),
         id: found.name,
         modified: found.modified,

@@ -59,19 +59,19 @@ struct ResponseFormat {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct ChatAnswer {
-    message: Spoken,
+    message: ChatReply,
     choices: Vec<Choice>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Choice {
-    message: Spoken,
+    message: ChatReply,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Spoken {
+struct ChatReply {
     content: Option<String>,
 }
 
@@ -170,10 +170,11 @@ impl Model {
     }
 
     fn ask<T: DeserializeOwned>(&self, task: &str, messages: &[Message<'_>]) -> Result<T, String> {
-        let told: String = messages.iter().map(|m| format!("{}: {}\n", m.speaker.unwrap_or(m.role), m.text)).collect();
-        let skip = told.chars().count().saturating_sub(MAX_SENT_CHARS);
-        let told: String = told.chars().skip(skip).collect();
-        let messages = [Turn { role: "system", content: task }, Turn { role: "user", content: &told }];
+        let conversation: String =
+            messages.iter().map(|m| format!("{}: {}\n", m.speaker.unwrap_or(m.role), m.text)).collect();
+        let skip = conversation.chars().count().saturating_sub(MAX_SENT_CHARS);
+        let conversation: String = conversation.chars().skip(skip).collect();
+        let messages = [Turn { role: "system", content: task }, Turn { role: "user", content: &conversation }];
         let (base, model) = (self.config.url.trim_end_matches('/'), self.config.model.as_str());
         let request = match self.config.kind {
             LlmKind::Ollama => self.client.post(format!("{base}/api/chat")).json(&OllamaChat {

@@ -16,7 +16,7 @@ const MAX_TASKS: usize = 1_000;
 
 /// The result of a task.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ended {
+pub(crate) struct TaskResult {
     pub(crate) result: Option<Extraction>,
     pub(crate) error: Option<String>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct TaskState {
     pub(crate) updated: (f64, String),
     pub(crate) seconds: f64,
     /// `None` while the task is running.
-    pub(crate) ended: Option<Ended>,
+    pub(crate) ended: Option<TaskResult>,
 }
 
 impl TaskState {
@@ -40,13 +40,13 @@ impl TaskState {
     pub(crate) fn status(&self) -> &'static str {
         match &self.ended {
             None => "running",
-            Some(Ended { error: Some(_), .. }) => "failed",
+            Some(TaskResult { error: Some(_), .. }) => "failed",
             Some(_) => "completed",
         }
     }
 }
 
-impl Ended {
+impl TaskResult {
     pub(crate) fn failed(error: &ApiError) -> Self {
         Self { error: Some(error.message.clone()), ..Self::default() }
     }
@@ -60,7 +60,7 @@ struct Task {
     updated: (f64, String),
     started: Instant,
     seconds: Option<f64>,
-    ended: Option<Ended>,
+    ended: Option<TaskResult>,
 }
 
 /// The tasks of this process.
@@ -104,7 +104,7 @@ impl Tasks {
         }
     }
 
-    pub(crate) fn end(&self, id: &str, ended: Ended) {
+    pub(crate) fn end(&self, id: &str, ended: TaskResult) {
         let mut inner = lock(&self.inner);
         if let Some(task) = inner.0.get_mut(id) {
             task.updated = now();

@@ -5,9 +5,9 @@ use crate::{
     find::library::Library,
     sessions::Sessions,
     store::{
-        disk::{self, Keep},
+        disk::{self, Durability},
         layers,
-        uri::{Identity, Kind, Place, SCOPES, USER_FOLDERS},
+        uri::{Identity, Kind, SCOPES, StorePath, USER_FOLDERS},
     },
 };
 use std::{
@@ -53,7 +53,7 @@ fn stripe(value: impl Hash) -> usize {
 }
 
 /// The part of the tree that a place belongs to: a user's folder, or a scope.
-fn area(place: &Place) -> &[String] {
+fn area(place: &StorePath) -> &[String] {
     let names = place.names();
     let length = if names.first().is_some_and(|scope| scope == "user") { 2 } else { 1 };
     &names[..names.len().min(length)]
@@ -113,7 +113,7 @@ impl Account {
         Ok(())
     }
 
-    pub(crate) fn path(&self, place: &Place) -> PathBuf {
+    pub(crate) fn path(&self, place: &StorePath) -> PathBuf {
         let mut path = self.folder.clone();
         path.extend(place.names());
         path
@@ -131,7 +131,7 @@ impl Account {
     }
 
     /// The lock for changing files in a folder.
-    pub(crate) fn change(&self, folder: &Place) -> (RwLockReadGuard<'_, ()>, MutexGuard<'_, ()>) {
+    pub(crate) fn change(&self, folder: &StorePath) -> (RwLockReadGuard<'_, ()>, MutexGuard<'_, ()>) {
         let tree = self.tree.read().unwrap_or_else(PoisonError::into_inner);
         (tree, lock(&self.stripes[stripe(folder)]))
     }
@@ -143,7 +143,7 @@ impl Account {
 
     /// Builds the descriptions of a folder while nothing is removed, and discards them if something was written
     /// meanwhile.
-    pub(crate) fn describing<T>(&self, folder: &Place, make: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(crate) fn describing<T>(&self, folder: &StorePath, make: impl FnOnce() -> Result<T>) -> Result<T> {
         let _held = self.tree.read().unwrap_or_else(PoisonError::into_inner);
         let before = self.changes_below(folder);
         let made = make();
@@ -155,12 +155,12 @@ impl Account {
     }
 
     /// Records a change, before the descriptions that depend on it are deleted.
-    pub(crate) fn note_change(&self, place: &Place) {
+    pub(crate) fn note_change(&self, place: &StorePath) {
         self.changes[stripe(area(place))].fetch_add(1, Ordering::AcqRel);
     }
 
     /// Number of changes inside a folder; it may include changes elsewhere that share the counter.
-    fn changes_below(&self, folder: &Place) -> u64 {
+    fn changes_below(&self, folder: &StorePath) -> u64 {
         match area(folder) {
             [] => self.changes.iter().map(|count| count.load(Ordering::Acquire)).sum(),
             [scope] if scope == "user" => self.changes.iter().map(|count| count.load(Ordering::Acquire)).sum(),
@@ -174,12 +174,12 @@ impl Account {
     }
 
     /// Writes a file durably and indexes it.
-    pub(crate) fn put(&self, place: &Place, text: &str) -> Result<()> {
+    pub(crate) fn put(&self, place: &StorePath, text: &str) -> Result<()> {
         let folder = place.parent().unwrap_or_else(|| place.clone());
         {
             let _held = self.change(&folder);
             disk::make_folders(&self.path(&folder))?;
-            disk::write(&self.path(place), text.as_bytes(), Keep::Durable)?;
+            disk::write(&self.path(place), text.as_bytes(), Durability::Durable)?;
         }
         self.changed(place, Some(text));
         Ok(())
@@ -187,7 +187,7 @@ impl Account {
 
     /// Deletes a file or folder. Descriptions that mention it are deleted first, so that no overview contains forgotten
     /// content.
-    pub(crate) fn take_away(&self, place: &Place) -> Result<()> {
+    pub(crate) fn take_away(&self, place: &StorePath) -> Result<()> {
         {
             let _held = self.restructure();
             for folder in layers::invalidate(self, place) {
@@ -200,7 +200,7 @@ impl Account {
     }
 
     /// Updates the index and the folder descriptions after a file changed.
-    pub(crate) fn changed(&self, place: &Place, text: Option<&str>) {
+    pub(crate) fn changed(&self, place: &StorePath, text: Option<&str>) {
         layers::invalidate(self, place);
         if place.kind() == Kind::Session {
             return;

@@ -8,7 +8,7 @@ use toolyard_recall::extract::{self, Child};
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) is_folder: bool,
-    pub(crate) told: String,
+    pub(crate) abstract_text: String,
 }
 
 /// Replaces runs of white space by one space.
@@ -65,7 +65,7 @@ fn is_short(text: &str) -> bool {
 pub(crate) fn overview(name: &str, said: Option<&str>, entries: &[Entry], total: usize) -> String {
     let children: Vec<Child<'_>> = entries
         .iter()
-        .map(|entry| Child { name: &entry.name, is_directory: entry.is_folder, summary: &entry.told })
+        .map(|entry| Child { name: &entry.name, is_directory: entry.is_folder, summary: &entry.abstract_text })
         .collect();
     let mut out = extract::directory_overview(name, &children);
     if let Some(said) = said {
@@ -163,11 +163,11 @@ mod tests {
     #[test]
     fn an_abstract_is_the_overviews_first_paragraph_and_both_keep_their_limits() {
         let entries: Vec<Entry> = (0..64)
-            .map(|n| Entry { name: format!("file_{n}.md"), is_folder: n % 2 == 0, told: "long ".repeat(60) })
+            .map(|n| Entry { name: format!("file_{n}.md"), is_folder: n % 2 == 0, abstract_text: "long ".repeat(60) })
             .collect();
-        let told = overview("docs", None, &entries, 500);
-        assert!(told.chars().count() <= MAX_OVERVIEW && told.starts_with("# docs\n\n"));
-        let abstract_ = abstract_of_overview(&told);
+        let long = overview("docs", None, &entries, 500);
+        assert!(long.chars().count() <= MAX_OVERVIEW && long.starts_with("# docs\n\n"));
+        let abstract_ = abstract_of_overview(&long);
         assert!(!abstract_.is_empty() && abstract_.chars().count() <= MAX_ABSTRACT);
         let said = overview("docs", Some("What we know."), &entries, 64);
         assert_eq!(abstract_of_overview(&said), "What we know.");

@@ -40,19 +40,19 @@ pub(crate) fn make_folders(path: &Path) -> io::Result<()> {
 
 /// Whether a write must survive a power failure, or can be recreated from other files.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keep {
+pub(crate) enum Durability {
     Durable,
     Derived,
 }
 
 /// Replaces a file atomically: readers see the old content or the new content.
-pub(crate) fn write(path: &Path, bytes: &[u8], keep: Keep) -> io::Result<()> {
+pub(crate) fn write(path: &Path, bytes: &[u8], keep: Durability) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let staged = folder.join(format!("{STAGED}{}", uuid::Uuid::new_v4().simple()));
     let written = (|| {
         let mut file = File::create_new(&staged)?;
         toolyard_faults::write_all(&mut file, bytes)?;
-        if keep == Keep::Durable {
+        if keep == Durability::Durable {
             toolyard_faults::sync_data(&file)?;
         }
         toolyard_faults::rename(&staged, path)
@@ -62,7 +62,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8], keep: Keep) -> io::Result<()> {
         return Err(error);
     }
     touch(path);
-    if keep == Keep::Durable { sync_folder(folder) } else { Ok(()) }
+    if keep == Durability::Durable { sync_folder(folder) } else { Ok(()) }
 }
 
 /// Writes a file that must not exist; returns `false` when it does.
@@ -229,7 +229,7 @@ pub(crate) fn install(staged: &Path, target: &Path) -> io::Result<Option<PathBuf
 
 /// A file or folder in a listing.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct FolderEntry {
     pub(crate) name: String,
     pub(crate) is_folder: bool,
     pub(crate) size: u64,
@@ -237,14 +237,14 @@ pub(crate) struct Found {
     pub(crate) modified: jiff::Timestamp,
 }
 
-impl Found {
+impl FolderEntry {
     pub(crate) fn is_hidden(&self) -> bool {
         self.name.starts_with('.')
     }
 }
 
 /// Looks up one path. Symbolic links and special files count as missing.
-pub(crate) fn look(path: &Path) -> io::Result<Option<Found>> {
+pub(crate) fn look(path: &Path) -> io::Result<Option<FolderEntry>> {
     use std::os::unix::fs::PermissionsExt;
     let meta = match fs::symlink_metadata(path) {
         Ok(meta) => meta,
@@ -259,11 +259,11 @@ pub(crate) fn look(path: &Path) -> io::Result<Option<Found>> {
     let modified = meta.modified().ok().and_then(|t| jiff::Timestamp::try_from(t).ok()).unwrap_or_default();
     let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_owned();
     let mode = meta.permissions().mode() & 0o777;
-    Ok(Some(Found { name, is_folder: meta.is_dir(), size: meta.len(), mode, modified }))
+    Ok(Some(FolderEntry { name, is_folder: meta.is_dir(), size: meta.len(), mode, modified }))
 }
 
 /// The entries of a folder: folders first, each sorted by name. Temporary files are left out.
-pub(crate) fn list(path: &Path) -> io::Result<Vec<Found>> {
+pub(crate) fn list(path: &Path) -> io::Result<Vec<FolderEntry>> {
     let mut all = Vec::new();
     for entry in fs::read_dir(path)? {
         let entry = entry?;

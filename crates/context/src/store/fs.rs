@@ -5,12 +5,12 @@ use crate::{
     find::library::Library,
     store::{
         account::Account,
-        disk::{self, Found},
+        disk::{self, FolderEntry},
         layers::{self, ABSTRACT, Layers, OVERVIEW},
         memory::{self, Fields},
         origin::Origin,
         touched::touch,
-        uri::{Identity, Kind, Place},
+        uri::{Identity, Kind, StorePath},
     },
 };
 
@@ -53,11 +53,11 @@ impl Default for Listing {
 const MAX_DEPTH: usize = 64;
 
 /// The descriptions of a folder. They are built while nothing is removed, and kept only if nothing changed meanwhile.
-pub(crate) fn layers_of(account: &Account, place: &Place) -> Result<Layers> {
+pub(crate) fn layers_of(account: &Account, place: &StorePath) -> Result<Layers> {
     account.describing(place, || layers::of(account, place))
 }
 
-pub(crate) fn folder(account: &Account, place: &Place) -> Result<()> {
+pub(crate) fn folder(account: &Account, place: &StorePath) -> Result<()> {
     match disk::look(&account.path(place))? {
         Some(found) if found.is_folder => Ok(()),
         _ => Err(ApiError::no_directory(&place.to_string())),
@@ -86,7 +86,7 @@ pub struct Entry {
 }
 
 /// Lists a folder, and tells whether there are more entries.
-pub fn list(account: &Account, who: &Identity, place: &Place, how: &Listing) -> Result<(Vec<Entry>, bool)> {
+pub fn list(account: &Account, who: &Identity, place: &StorePath, how: &Listing) -> Result<(Vec<Entry>, bool)> {
     folder(account, place)?;
     let mut walk = Walk { account, who, how, left_out: how.offset, rows: Vec::new(), more: false };
     walk.folder(place, "", 1)?;
@@ -103,7 +103,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn folder(&mut self, place: &Place, above: &str, depth: usize) -> Result<()> {
+    fn folder(&mut self, place: &StorePath, above: &str, depth: usize) -> Result<()> {
         for found in disk::list(&self.account.path(place))? {
             if self.more {
                 return Ok(());
@@ -123,7 +123,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn row(&mut self, child: &Place, found: Found, path: &str) -> Result<()> {
+    fn row(&mut self, child: &StorePath, found: FolderEntry, path: &str) -> Result<()> {
         if self.left_out > 0 {
             self.left_out -= 1;
             return Ok(());
@@ -180,7 +180,7 @@ pub struct Stat {
 }
 
 /// Returns information about a file or folder.
-pub fn stat(account: &Account, place: &Place) -> Result<Stat> {
+pub fn stat(account: &Account, place: &StorePath) -> Result<Stat> {
     let path = account.path(place);
     let Some(found) = disk::look(&path)? else { return Err(ApiError::no_file(&place.to_string())) };
     Ok(Stat {
@@ -194,7 +194,7 @@ pub fn stat(account: &Account, place: &Place) -> Result<Stat> {
 }
 
 /// Reads a file. Folder descriptions are built on demand.
-pub fn read(account: &Account, place: &Place) -> Result<String> {
+pub fn read(account: &Account, place: &StorePath) -> Result<String> {
     let uri = place.to_string();
     if matches!(place.name(), ABSTRACT | OVERVIEW)
         && let Some(above) = place.parent()
@@ -237,7 +237,7 @@ pub fn lines(text: &str, offset: usize, limit: i64) -> String {
 }
 
 /// A folder's abstract and overview.
-pub fn described(account: &Account, place: &Place) -> Result<(String, String)> {
+pub fn described(account: &Account, place: &StorePath) -> Result<(String, String)> {
     match disk::look(&account.path(place))? {
         Some(found) if found.is_folder => {
             let layers = layers_of(account, place)?;
@@ -264,7 +264,7 @@ pub enum Mode {
 }
 
 /// Writes a file and returns its new size in bytes.
-pub fn write(account: &Account, place: &Place, content: &str, mode: Mode) -> Result<usize> {
+pub fn write(account: &Account, place: &StorePath, content: &str, mode: Mode) -> Result<usize> {
     let uri = place.to_string();
     let Some(above) = place.parent().filter(|above| !place.is_fixed() && !above.is_root()) else {
         return Err(ApiError::argument(format!("{uri} is not a place for a file")));
@@ -323,7 +323,7 @@ pub fn write(account: &Account, place: &Place, content: &str, mode: Mode) -> Res
 }
 
 /// Creates a folder. `about` describes its purpose.
-pub fn mkdir(account: &Account, place: &Place, about: Option<&str>) -> Result<()> {
+pub fn mkdir(account: &Account, place: &StorePath, about: Option<&str>) -> Result<()> {
     let uri = place.to_string();
     let path = account.path(place);
     if place.kind() == Kind::Session || place.names().len() < 2 || place.name().starts_with('.') {
@@ -338,7 +338,7 @@ pub fn mkdir(account: &Account, place: &Place, about: Option<&str>) -> Result<()
         touch(&path);
         if let Some(about) = about {
             let note = Origin { description: Some(about.to_owned()), ..Origin::default() };
-            note.write(&path, disk::Keep::Durable)?;
+            note.write(&path, disk::Durability::Durable)?;
         }
     }
     layers::invalidate(account, place);
@@ -347,7 +347,7 @@ pub fn mkdir(account: &Account, place: &Place, about: Option<&str>) -> Result<()
 }
 
 /// Moves a file or folder.
-pub fn mv(account: &Account, from: &Place, to: &Place) -> Result<()> {
+pub fn mv(account: &Account, from: &StorePath, to: &StorePath) -> Result<()> {
     let (old, new) = (account.path(from), account.path(to));
     for place in [from, to] {
         if place.is_fixed() || place.kind() == Kind::Session || place.names().len() < 2 {
@@ -388,7 +388,7 @@ pub fn mv(account: &Account, from: &Place, to: &Place) -> Result<()> {
 
 /// The result of a copy.
 #[derive(Debug, Clone, Copy)]
-pub struct Copied {
+pub struct CopyResult {
     /// Number of files.
     pub files: usize,
     /// Number of indexed files.
@@ -396,7 +396,7 @@ pub struct Copied {
 }
 
 /// Copies a file or folder to a new place, atomically.
-pub fn cp(account: &Account, from: &Place, to: &Place, recursive: bool) -> Result<Copied> {
+pub fn cp(account: &Account, from: &StorePath, to: &StorePath, recursive: bool) -> Result<CopyResult> {
     let (old, new) = (account.path(from), account.path(to));
     for place in [from, to] {
         if place.is_fixed() || place.kind() == Kind::Session || place.names().len() < 2 || place.name().starts_with('.')
@@ -436,7 +436,7 @@ pub fn cp(account: &Account, from: &Place, to: &Place, recursive: bool) -> Resul
     });
     disk::discard(&staged);
     placed?;
-    Ok(Copied { files: count, indexed: learn_below(account, to)? })
+    Ok(CopyResult { files: count, indexed: learn_below(account, to)? })
 }
 
 fn copy_below(from: &std::path::Path, to: &std::path::Path, count: &mut usize) -> Result<()> {
@@ -469,7 +469,7 @@ fn drop_descriptions(path: &std::path::Path) -> Result<()> {
 }
 
 /// Indexes a file, or everything inside a folder.
-pub(crate) fn learn_below(account: &Account, place: &Place) -> Result<usize> {
+pub(crate) fn learn_below(account: &Account, place: &StorePath) -> Result<usize> {
     let mut files = Vec::new();
     collect(account, place, &mut files)?;
     let count = files.len();
@@ -478,7 +478,7 @@ pub(crate) fn learn_below(account: &Account, place: &Place) -> Result<usize> {
     Ok(count)
 }
 
-fn collect(account: &Account, place: &Place, files: &mut Vec<(Place, String)>) -> Result<()> {
+fn collect(account: &Account, place: &StorePath, files: &mut Vec<(StorePath, String)>) -> Result<()> {
     let path = account.path(place);
     match disk::look(&path)? {
         Some(found) if found.is_folder => {
@@ -499,7 +499,7 @@ fn collect(account: &Account, place: &Place, files: &mut Vec<(Place, String)>) -
 }
 
 /// Removes a file, or a folder with its content, and returns the number of files.
-pub fn remove(account: &Account, place: &Place, recursive: bool) -> Result<usize> {
+pub fn remove(account: &Account, place: &StorePath, recursive: bool) -> Result<usize> {
     if place.is_fixed() {
         let error = ApiError::new(Code::PermissionDenied, format!("{place} cannot be removed"));
         return Err(error.about(place.to_string()));

@@ -4,7 +4,7 @@
 //! and files in the vault or in Toolyard's own folders are never read this way, because their own rules would not
 //! apply.
 
-use crate::wire::tools::Thrown;
+use crate::wire::tools::ToolFailure;
 use std::path::{Path, PathBuf};
 use toolyard_protocol::ErrorCode;
 
@@ -34,7 +34,7 @@ impl HostRoots {
     }
 
     /// The path with links resolved, if the caller may read it.
-    pub(crate) fn admit(&self, paths: HostPaths, named: &str) -> Result<PathBuf, Thrown> {
+    pub(crate) fn admit(&self, paths: HostPaths, named: &str) -> Result<PathBuf, ToolFailure> {
         let path = Path::new(named);
         if paths == HostPaths::All {
             return if path.exists() { Ok(path.to_owned()) } else { Err(not_there(named)) };
@@ -45,7 +45,7 @@ impl HostRoots {
                 "agents may not name paths of this machine ({}); hand over the content, or have the owner name the folder in context.importRoots",
                 crate::store::fs::cut(named, 200)
             );
-            Thrown::new(ErrorCode::PolicyDenied, message)
+            ToolFailure::new(ErrorCode::PolicyDenied, message)
         };
         if !path.is_absolute() {
             return Err(refused());
@@ -68,8 +68,8 @@ fn climbs(path: &Path) -> bool {
 }
 
 /// The error for a missing path, in Node's wording.
-fn not_there(path: &str) -> Thrown {
-    Thrown::new(ErrorCode::NotFound, format!("ENOENT: no such file or directory, stat '{path}'"))
+fn not_there(path: &str) -> ToolFailure {
+    ToolFailure::new(ErrorCode::NotFound, format!("ENOENT: no such file or directory, stat '{path}'"))
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@ use crate::{
     store::{
         account::Account,
         digest,
-        disk::{self, Keep},
+        disk::{self, Durability},
         origin::Origin,
-        uri::{Kind, Place},
+        uri::{Kind, StorePath},
     },
 };
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub(crate) const MAX_OVERVIEW: usize = 4000;
 const SAMPLED: usize = 64;
 
 /// The purpose of a fixed folder.
-fn purpose(place: &Place) -> Option<&'static str> {
+fn purpose(place: &StorePath) -> Option<&'static str> {
     let names: Vec<&str> = place.names().iter().map(String::as_str).collect();
     Some(match names.as_slice() {
         [] => "Everything this account keeps: shared resources, and a folder for each user.",
@@ -54,7 +54,7 @@ pub(crate) fn body(text: &str) -> &str {
 }
 
 /// Deletes the descriptions of all folders above a place and returns the folders that changed.
-pub(crate) fn invalidate(account: &Account, place: &Place) -> Vec<PathBuf> {
+pub(crate) fn invalidate(account: &Account, place: &StorePath) -> Vec<PathBuf> {
     account.note_change(place);
     let mut changed = Vec::new();
     let mut at = place.parent();
@@ -91,20 +91,20 @@ pub(crate) struct Layers {
 }
 
 /// Reads the descriptions, or builds them.
-pub(crate) fn of(account: &Account, place: &Place) -> Result<Layers> {
+pub(crate) fn of(account: &Account, place: &StorePath) -> Result<Layers> {
     if let Some(layers) = read(account, place) {
         return Ok(layers);
     }
     if place.is_root() || place.kind() == Kind::Session {
         // Sessions change with every message and are not searched by meaning, so they have no stored descriptions.
-        let told = purpose(place).map_or_else(|| place.name().to_owned(), str::to_owned);
-        return Ok(Layers { overview: format!("# {}\n\n{told}", place.name()), abstract_: told });
+        let text = purpose(place).map_or_else(|| place.name().to_owned(), str::to_owned);
+        return Ok(Layers { overview: format!("# {}\n\n{text}", place.name()), abstract_: text });
     }
     make(account, place, "write", None)
 }
 
 /// Reads the descriptions, if they exist.
-fn read(account: &Account, place: &Place) -> Option<Layers> {
+fn read(account: &Account, place: &StorePath) -> Option<Layers> {
     let path = account.path(place);
     let abstract_ = disk::read_text(&path.join(ABSTRACT)).ok()?;
     let overview = disk::read_text(&path.join(OVERVIEW)).unwrap_or_else(|_| abstract_.clone());
@@ -112,14 +112,14 @@ fn read(account: &Account, place: &Place) -> Option<Layers> {
 }
 
 /// Builds the descriptions from the folder's content; `said` is a description provided by somebody.
-pub(crate) fn make(account: &Account, place: &Place, trigger: &str, said: Option<&str>) -> Result<Layers> {
+pub(crate) fn make(account: &Account, place: &StorePath, trigger: &str, said: Option<&str>) -> Result<Layers> {
     let path = account.path(place);
     let origin = Origin::read(&path);
     // The description of `user` must not reveal which users exist.
     let is_users = place.names().len() == 1 && place.name() == "user";
     let mut seen = if is_users { Vec::new() } else { disk::list(&path)? };
     seen.retain(|found| !found.is_hidden());
-    let mut told = Vec::new();
+    let mut entries = Vec::new();
     for found in seen.iter().take(SAMPLED) {
         let child = place.child(&found.name);
         let text = if found.is_folder {
@@ -127,26 +127,26 @@ pub(crate) fn make(account: &Account, place: &Place, trigger: &str, said: Option
         } else {
             account.library.abstract_of(&child).unwrap_or_else(|| file_abstract(account, &child))
         };
-        told.push(digest::Entry { name: found.name.clone(), is_folder: found.is_folder, told: text });
+        entries.push(digest::Entry { name: found.name.clone(), is_folder: found.is_folder, abstract_text: text });
     }
     let heading = if place.is_root() { "viking" } else { place.name() };
     let noted = origin.as_ref().and_then(|origin| origin.description.clone());
     let said = said.or(noted.as_deref()).or_else(|| purpose(place));
-    let overview = digest::overview(heading, said, &told, seen.len());
+    let overview = digest::overview(heading, said, &entries, seen.len());
     let layers = Layers { abstract_: digest::abstract_of_overview(&overview), overview };
-    write(account, place, &layers, trigger, (seen.len(), told.len()), origin.as_ref());
+    write(account, place, &layers, trigger, (seen.len(), entries.len()), origin.as_ref());
     account.library.describe(place, &layers);
     Ok(layers)
 }
 
-fn file_abstract(account: &Account, place: &Place) -> String {
+fn file_abstract(account: &Account, place: &StorePath) -> String {
     let text = disk::read_text(&account.path(place)).unwrap_or_default();
     digest::abstract_of(place.name(), Library::readable(place, &text))
 }
 
 fn write(
     account: &Account,
-    place: &Place,
+    place: &StorePath,
     layers: &Layers,
     trigger: &str,
     (total, sampled): (usize, usize),
@@ -163,7 +163,7 @@ fn write(
     for (name, body) in [(OVERVIEW, &layers.overview), (ABSTRACT, &layers.abstract_)] {
         let path = account.path(place).join(name);
         // The description is derived from other files and can be rebuilt, so a failed write is not an error.
-        if let Err(error) = disk::write(&path, format!("{head}{body}\n").as_bytes(), Keep::Derived) {
+        if let Err(error) = disk::write(&path, format!("{head}{body}\n").as_bytes(), Durability::Derived) {
             tracing::debug!(%error, %place, "the description of a folder could not be stored");
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     error::Result,
-    store::{account::Account, disk, uri::Place},
+    store::{account::Account, disk, uri::StorePath},
 };
 use serde::{Deserialize, Serialize};
 use toolyard_recall::{extract::Memory, index::Role};
@@ -81,7 +81,7 @@ impl Fields {
 
 /// `memories/profile.md`, which clients of the original server read: the content of the files in `profile/`,
 /// concatenated.
-pub(crate) fn profile(account: &Account, place: &Place) -> Result<Option<String>> {
+pub(crate) fn profile(account: &Account, place: &StorePath) -> Result<Option<String>> {
     let names: Vec<&str> = place.names().iter().map(String::as_str).collect();
     if !matches!(
         names.as_slice(),
@@ -95,12 +95,12 @@ pub(crate) fn profile(account: &Account, place: &Place) -> Result<Option<String>
     }
     let files = disk::list(&folder)?;
     let texts = files.iter().filter(|file| !file.is_folder && !file.is_hidden());
-    let told: Vec<String> = texts
+    let contents: Vec<String> = texts
         .filter_map(|file| disk::read_text(&folder.join(&file.name)).ok())
         .map(|text| Fields::split(&text).0.trim().to_owned())
         .filter(|text| !text.is_empty())
         .collect();
-    Ok((!told.is_empty()).then(|| told.join("\n\n")))
+    Ok((!contents.is_empty()).then(|| contents.join("\n\n")))
 }
 
 /// Parses a time as clients write it: with or without an offset, or a date alone.

@@ -2,7 +2,7 @@
 
 use crate::{
     error::Result,
-    store::disk::{self, Keep},
+    store::disk::{self, Durability},
 };
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -74,7 +74,7 @@ impl Origin {
     }
 
     /// Stores the origin in a folder.
-    pub(crate) fn write(&self, folder: &Path, keep: Keep) -> Result<()> {
+    pub(crate) fn write(&self, folder: &Path, keep: Durability) -> Result<()> {
         Ok(disk::write(&folder.join(FILE), &serde_json::to_vec(self)?, keep)?)
     }
 

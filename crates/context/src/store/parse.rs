@@ -33,7 +33,7 @@ pub(crate) struct ImportSelection<'a> {
 
 /// The result of a conversion.
 #[derive(Default)]
-pub(crate) struct Parsed {
+pub(crate) struct ConvertedSource {
     pub(crate) name: String,
     pub(crate) is_folder: bool,
     /// Paths relative to the root, and texts.
@@ -56,7 +56,11 @@ fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
 }
 
 /// Converts a source.
-pub(crate) fn parse(source: &Source, wanted: &ImportSelection<'_>, cancel: &CancellationToken) -> Result<Parsed> {
+pub(crate) fn parse(
+    source: &Source,
+    wanted: &ImportSelection<'_>,
+    cancel: &CancellationToken,
+) -> Result<ConvertedSource> {
     let mut options = Options {
         include: wanted.include.to_vec(),
         exclude: wanted.exclude.to_vec(),
@@ -83,9 +87,9 @@ pub(crate) fn parse(source: &Source, wanted: &ImportSelection<'_>, cancel: &Canc
     Ok(settled(imported))
 }
 
-fn settled(imported: Imported) -> Parsed {
+fn settled(imported: Imported) -> ConvertedSource {
     let report = imported.report;
-    Parsed {
+    ConvertedSource {
         name: imported.name,
         is_folder: !imported.single,
         files: imported.files.into_iter().map(|file| (file.path, file.content)).collect(),

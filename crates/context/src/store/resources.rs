@@ -7,11 +7,11 @@ use crate::{
     sessions::{self, NewMessage, archive::Retain},
     store::{
         account::{Account, lock},
-        disk::{self, Keep},
+        disk::{self, Durability},
         fs, layers,
         origin::{self, Origin},
-        parse::{self, Parsed, Source},
-        uri::{Identity, Kind, Place},
+        parse::{self, ConvertedSource, Source},
+        uri::{Identity, Kind, StorePath},
         watches::Watch,
     },
 };
@@ -117,7 +117,7 @@ impl TagMode {
 }
 
 /// Sets the tags of a resource folder and returns the resulting tags.
-pub(crate) fn set_tags(account: &Account, place: &Place, tags: &[String], mode: TagMode) -> Result<Vec<String>> {
+pub(crate) fn set_tags(account: &Account, place: &StorePath, tags: &[String], mode: TagMode) -> Result<Vec<String>> {
     check_tags(tags)?;
     fs::folder(account, place)?;
     if place.kind() != Kind::Resource || place.is_fixed() {
@@ -128,7 +128,7 @@ pub(crate) fn set_tags(account: &Account, place: &Place, tags: &[String], mode: 
         let _held = account.change(place);
         let mut origin = Origin::read(&path).unwrap_or_default();
         origin.tags = mode.apply(origin.tags, tags);
-        origin.write(&path, Keep::Durable)?;
+        origin.write(&path, Durability::Durable)?;
         origin.tags
     };
     account.library.label(place, labels.clone());
@@ -157,7 +157,7 @@ pub(crate) fn keep_upload(account: &Account, name: &str, bytes: &[u8]) -> Result
         name.rsplit_once('.').map(|(_, e)| e).filter(|e| e.len() <= 10 && e.chars().all(char::is_alphanumeric));
     let extension = extension.map(|e| format!(".{}", e.to_lowercase())).unwrap_or_default();
     let id = format!("upload_{}{extension}", uuid::Uuid::new_v4().simple());
-    disk::write(&folder.join(&id), bytes, Keep::Derived)?;
+    disk::write(&folder.join(&id), bytes, Durability::Derived)?;
     let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
     if !name.is_empty() {
         names.insert(id.clone(), fs::cut(name, 255));
@@ -217,7 +217,7 @@ pub(crate) fn is_remote(path: &str) -> bool {
 #[derive(Debug)]
 pub struct Imported {
     /// The target.
-    pub root: Place,
+    pub root: StorePath,
     /// The name of the source.
     pub source: String,
     /// The name of the resource.
@@ -249,14 +249,14 @@ pub struct Imported {
 }
 
 /// A resolved source: its name, kind and URI.
-struct Named {
+struct ResolvedSource {
     source: Source,
     name: String,
     kind: origin::Kind,
     uri: String,
 }
 
-fn named(account: &Account, new: &NewResource) -> Result<Named> {
+fn named(account: &Account, new: &NewResource) -> Result<ResolvedSource> {
     let (source, name, kind, uri) = match (&new.path, &new.upload) {
         (_, Some(id)) => {
             let path = upload_path(account, id)?;
@@ -283,7 +283,7 @@ fn named(account: &Account, new: &NewResource) -> Result<Named> {
         }
         (None, None) => return Err(ApiError::argument("Either 'path' or 'temp_file_id' must be provided")),
     };
-    Ok(Named { source, name, kind, uri })
+    Ok(ResolvedSource { source, name, kind, uri })
 }
 
 impl ContextStore {
@@ -294,7 +294,7 @@ impl ContextStore {
         }
         check_tags(&new.tags)?;
         if let Some(parent) = new.parent.as_ref().filter(|_| new.parent_exists) {
-            fs::folder(account, &Place::parse(parent, who)?)?;
+            fs::folder(account, &StorePath::parse(parent, who)?)?;
         }
         let started = Instant::now();
         let named = named(account, new)?;
@@ -352,15 +352,15 @@ impl ContextStore {
         account: &Account,
         who: &Identity,
         new: &NewResource,
-        parsed: &Parsed,
-        source: &Named,
-    ) -> Result<Place> {
+        parsed: &ConvertedSource,
+        source: &ResolvedSource,
+    ) -> Result<StorePath> {
         let uri = source.uri.as_str();
-        let shared = Place::parse("viking://resources", who)?;
-        let named = |base: &Place| base.child(&parsed.name);
+        let shared = StorePath::parse("viking://resources", who)?;
+        let named = |base: &StorePath| base.child(&parsed.name);
         let target = match (&new.to, &new.parent) {
-            (Some(to), _) => Place::parse(to, who)?,
-            (None, Some(parent)) => named(&Place::parse(parent, who)?),
+            (Some(to), _) => StorePath::parse(to, who)?,
+            (None, Some(parent)) => named(&StorePath::parse(parent, who)?),
             (None, None) => named(&shared),
         };
         check_target(&target)?;
@@ -369,7 +369,7 @@ impl ContextStore {
         let tags = new.tag_mode.apply(Origin::tags_at(&account.path(&before)), &new.tags);
         let origin = origin_of(new, source, tags);
         let written = (|| -> Result<()> {
-            origin.write(&staged, Keep::Derived)?;
+            origin.write(&staged, Durability::Derived)?;
             for (path, text) in &parsed.files {
                 let file = staged.join(path);
                 if let Some(folder) = file.parent() {
@@ -394,7 +394,7 @@ impl ContextStore {
             }
         }
         account.library.forget(&place);
-        let files: Vec<(Place, String)> =
+        let files: Vec<(StorePath, String)> =
             parsed.files.iter().map(|(path, text)| (place.below(path), text.clone())).collect();
         account.library.learn_all(files);
         account.library.label(&place, origin.tags);
@@ -407,7 +407,7 @@ impl ContextStore {
         self: &Arc<Self>,
         account: &Account,
         who: &Identity,
-        root: &Place,
+        root: &StorePath,
         reason: &str,
     ) -> Result<Commit> {
         let message = NewMessage::said(format!("{root} was added. Reason: {reason}"));
@@ -416,7 +416,7 @@ impl ContextStore {
     }
 }
 
-fn check_target(target: &Place) -> Result<()> {
+fn check_target(target: &StorePath) -> Result<()> {
     if target.kind() == Kind::Resource && !target.is_fixed() && target.names().first().is_none_or(|n| n != "agent") {
         return Ok(());
     }
@@ -425,7 +425,7 @@ fn check_target(target: &Place) -> Result<()> {
     )))
 }
 
-fn origin_of(new: &NewResource, source: &Named, tags: Vec<String>) -> Origin {
+fn origin_of(new: &NewResource, source: &ResolvedSource, tags: Vec<String>) -> Origin {
     Origin {
         kind: source.kind,
         uri: source.uri.clone(),
@@ -443,38 +443,44 @@ fn single_file<'a>(
     account: &Account,
     who: &Identity,
     new: &NewResource,
-    parsed: &'a Parsed,
-) -> Result<Option<(Place, &'a str)>> {
+    parsed: &'a ConvertedSource,
+) -> Result<Option<(StorePath, &'a str)>> {
     let [(name, text)] = parsed.files.as_slice() else { return Ok(None) };
     if !new.plain_file || parsed.is_folder || name.contains('/') {
         return Ok(None);
     }
     let extension = |name: &str| name.rsplit_once('.').map(|(_, extension)| extension.to_lowercase());
     let place = match (&new.to, &new.parent) {
-        (Some(to), _) => Place::parse(to, who)?,
-        (None, Some(parent)) => Place::parse(parent, who)?.child(name),
-        (None, None) => Place::parse("viking://resources", who)?.child(name),
+        (Some(to), _) => StorePath::parse(to, who)?,
+        (None, Some(parent)) => StorePath::parse(parent, who)?.child(name),
+        (None, None) => StorePath::parse("viking://resources", who)?.child(name),
     };
     let is_folder = disk::look(&account.path(&place))?.is_some_and(|found| found.is_folder);
     Ok((!is_folder && extension(place.name()) == extension(name)).then_some((place, text)))
 }
 
 /// The file that stores the origin of a single file.
-fn note_of(account: &Account, place: &Place) -> PathBuf {
+fn note_of(account: &Account, place: &StorePath) -> PathBuf {
     account.path(place).with_file_name(format!(".{}{}", place.name(), origin::FILE))
 }
 
-fn install_file(account: &Account, new: &NewResource, target: Place, text: &str, source: &Named) -> Result<Place> {
+fn install_file(
+    account: &Account,
+    new: &NewResource,
+    target: StorePath,
+    text: &str,
+    source: &ResolvedSource,
+) -> Result<StorePath> {
     check_target(&target)?;
     let place = if new.to.is_some() { target } else { free_file(account, &target, &source.uri)? };
     let note = serde_json::to_vec(&origin_of(new, source, Vec::new()))?;
     account.put(&place, text)?;
-    disk::write(&note_of(account, &place), &note, Keep::Durable)?;
+    disk::write(&note_of(account, &place), &note, Durability::Durable)?;
     Ok(place)
 }
 
 /// A file that does not exist yet, or that was imported from the same source.
-fn free_file(account: &Account, target: &Place, uri: &str) -> Result<Place> {
+fn free_file(account: &Account, target: &StorePath, uri: &str) -> Result<StorePath> {
     let above = target.parent().unwrap_or_else(|| target.clone());
     let (stem, extension) = target.name().rsplit_once('.').unwrap_or((target.name(), ""));
     for n in 0..MAX_NUMBERED {
@@ -488,7 +494,7 @@ fn free_file(account: &Account, target: &Place, uri: &str) -> Result<Place> {
 }
 
 /// A place that is free, or that was imported from the same source.
-fn free_place(account: &Account, target: Place, uri: &str) -> Result<Place> {
+fn free_place(account: &Account, target: StorePath, uri: &str) -> Result<StorePath> {
     let above = target.parent().unwrap_or_else(|| target.clone());
     for n in 0..MAX_NUMBERED {
         let place = if n == 0 { target.clone() } else { above.child(&format!("{}_{n}", target.name())) };
@@ -504,7 +510,7 @@ fn free_place(account: &Account, target: Place, uri: &str) -> Result<Place> {
 }
 
 /// Builds the descriptions of a folder and all its subfolders, and returns the number of folders.
-fn describe_below(account: &Account, place: &Place) -> Result<usize> {
+fn describe_below(account: &Account, place: &StorePath) -> Result<usize> {
     if disk::look(&account.path(place))?.is_some_and(|found| !found.is_folder) {
         return Ok(0);
     }

@@ -6,10 +6,10 @@ use crate::{
     store::{
         account::Account,
         digest,
-        disk::{self, Keep},
+        disk::{self, Durability},
         fs,
         origin::{self, Origin},
-        uri::{Identity, Place},
+        uri::{Identity, StorePath},
     },
 };
 use serde::Serialize;
@@ -221,12 +221,12 @@ impl About {
 }
 
 /// The folders of skills: the user's own, and the shared one.
-pub(crate) fn roots(who: &Identity) -> Result<[Place; 2]> {
-    Ok([who.home().child("skills"), Place::parse("viking://agent/skills", who)?])
+pub(crate) fn roots(who: &Identity) -> Result<[StorePath; 2]> {
+    Ok([who.home().child("skills"), StorePath::parse("viking://agent/skills", who)?])
 }
 
 /// The folder of a skill: the user's own, or the shared one.
-fn folder(account: &Account, who: &Identity, name: &str) -> Result<Place> {
+fn folder(account: &Account, who: &Identity, name: &str) -> Result<StorePath> {
     check_name(name)?;
     for root in roots(who)? {
         let place = root.child(name);
@@ -238,9 +238,9 @@ fn folder(account: &Account, who: &Identity, name: &str) -> Result<Place> {
 }
 
 /// A skill with its content.
-pub(crate) struct Shown {
+pub(crate) struct SkillContent {
     pub(crate) about: About,
-    pub(crate) place: Place,
+    pub(crate) place: StorePath,
     pub(crate) abstract_: String,
     pub(crate) overview: String,
     /// SKILL.md.
@@ -250,12 +250,12 @@ pub(crate) struct Shown {
 }
 
 /// Reads a skill.
-pub(crate) fn show(account: &Account, who: &Identity, name: &str) -> Result<Shown> {
+pub(crate) fn show(account: &Account, who: &Identity, name: &str) -> Result<SkillContent> {
     let place = folder(account, who, name)?;
     let text = fs::read(account, &place.child("SKILL.md"))?;
     let layers = fs::layers_of(account, &place)?;
     let files = disk::list(&account.path(&place))?.into_iter().filter(|found| found.name != origin::FILE);
-    Ok(Shown {
+    Ok(SkillContent {
         about: About::of(name, &text),
         abstract_: layers.abstract_,
         overview: layers.overview,
@@ -266,7 +266,7 @@ pub(crate) fn show(account: &Account, who: &Identity, name: &str) -> Result<Show
 }
 
 /// Removes a skill and returns its place and number of files.
-pub(crate) fn remove(account: &Account, who: &Identity, name: &str) -> Result<(Place, usize)> {
+pub(crate) fn remove(account: &Account, who: &Identity, name: &str) -> Result<(StorePath, usize)> {
     let place = folder(account, who, name)?;
     let count = fs::remove(account, &place, true)?;
     Ok((place, count))
@@ -286,12 +286,12 @@ pub(crate) struct Installed {
 fn install(account: &Account, who: &Identity, skill: &Skill, beside: Option<(&Path, &Folder)>) -> Result<Installed> {
     let place = who.home().child("skills").child(&skill.name);
     let staged = account.staging()?;
-    disk::write(&staged.join("SKILL.md"), skill.text.as_bytes(), Keep::Derived)?;
+    disk::write(&staged.join("SKILL.md"), skill.text.as_bytes(), Durability::Derived)?;
     let origin = match beside {
         Some((path, _)) => Origin { kind: origin::Kind::Local, uri: path.display().to_string(), ..Origin::default() },
         None => Origin::default(),
     };
-    origin.write(&staged, Keep::Derived)?;
+    origin.write(&staged, Durability::Derived)?;
     let mut auxiliary = 0;
     if let Some((_, folder)) = beside {
         copy_below(folder, &staged, &mut auxiliary)?;
@@ -346,20 +346,20 @@ fn too_large() -> ApiError {
 }
 
 /// A skill in a list.
-pub(crate) struct Listed {
+pub(crate) struct SkillEntry {
     pub(crate) about: About,
     pub(crate) uri: String,
     pub(crate) modified: jiff::Timestamp,
 }
 
 /// All skills that the caller can use.
-pub(crate) fn list(account: &Account, who: &Identity) -> Result<Vec<Listed>> {
+pub(crate) fn list(account: &Account, who: &Identity) -> Result<Vec<SkillEntry>> {
     let mut skills = Vec::new();
     for root in roots(who)? {
         for found in disk::list(&account.path(&root))?.into_iter().filter(|found| found.is_folder) {
             let place = root.child(&found.name);
             let text = disk::read_if_there(&account.path(&place).join("SKILL.md"))?.unwrap_or_default();
-            skills.push(Listed {
+            skills.push(SkillEntry {
                 about: About::of(&found.name, &text),
                 uri: place.to_string(),
                 modified: found.modified,

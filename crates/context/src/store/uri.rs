@@ -1,4 +1,4 @@
-//! `viking://` URIs, without file access. A [`Place`] is canonical, visible to the caller and cannot leave its account.
+//! `viking://` URIs, without file access. A [`StorePath`] is canonical, visible to the caller and cannot leave its account.
 
 use crate::error::{ApiError, Code, Details, Result};
 use std::fmt;
@@ -55,8 +55,8 @@ impl Identity {
     }
 
     /// The root of the user's folders.
-    pub fn home(&self) -> Place {
-        Place { names: vec!["user".to_owned(), self.user.clone()] }
+    pub fn home(&self) -> StorePath {
+        StorePath { names: vec!["user".to_owned(), self.user.clone()] }
     }
 }
 
@@ -71,7 +71,7 @@ fn is_id(id: &str) -> bool {
 
 /// A place in the store: a path of names relative to the account's folder, none of which leads outside.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct StorePath {
     names: Vec<String>,
 }
 
@@ -100,7 +100,7 @@ impl Kind {
     }
 }
 
-impl Place {
+impl StorePath {
     /// Parses a URI on behalf of a caller.
     pub fn parse(text: &str, who: &Identity) -> Result<Self> {
         let bad = |reason: String| {
@@ -261,7 +261,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for StorePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(SCHEME)?;
         f.write_str(&self.names.join("/"))
@@ -306,9 +306,9 @@ mod tests {
             ("viking://user/memories/x.md", "viking://user/anna/memories/x.md"),
             ("viking://resources/a b/ü.md", "viking://resources/a b/ü.md"),
         ] {
-            assert_eq!(Place::parse(given, &who()).unwrap().to_string(), meant);
+            assert_eq!(StorePath::parse(given, &who()).unwrap().to_string(), meant);
         }
-        let dated = Place::parse("viking://resources/{calendar:ym}/x", &who()).unwrap().to_string();
+        let dated = StorePath::parse("viking://resources/{calendar:ym}/x", &who()).unwrap().to_string();
         assert!(!dated.contains('{') && dated.len() == "viking://resources/2026-11/x".len(), "{dated}");
     }
 
@@ -325,12 +325,12 @@ mod tests {
             "file:///etc",
             "viking://session/s/history",
         ] {
-            assert_eq!(Place::parse(bad, &who()).unwrap_err().code, Code::InvalidUri, "{bad}");
+            assert_eq!(StorePath::parse(bad, &who()).unwrap_err().code, Code::InvalidUri, "{bad}");
         }
-        assert_eq!(Place::parse("viking://user/bob/memories", &who()).unwrap_err().code, Code::PermissionDenied);
+        assert_eq!(StorePath::parse("viking://user/bob/memories", &who()).unwrap_err().code, Code::PermissionDenied);
         let peer = Identity::new("default", "anna", Some("main")).unwrap();
-        assert!(Place::parse("viking://~/peers/main/memories", &peer).is_ok());
-        assert!(Place::parse("viking://~/peers/other/memories", &peer).is_err());
+        assert!(StorePath::parse("viking://~/peers/main/memories", &peer).is_ok());
+        assert!(StorePath::parse("viking://~/peers/other/memories", &peer).is_err());
         for id in ["", "../x", "a/b", ".x", "_system", "memories"] {
             assert!(Identity::new("default", id, None).is_err(), "{id}");
         }
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn kinds_and_categories_follow_the_place() {
-        let place = |uri: &str| Place::parse(uri, &who()).unwrap();
+        let place = |uri: &str| StorePath::parse(uri, &who()).unwrap();
         assert_eq!(place("viking://~/memories/events/a.md").kind(), Kind::Memory);
         assert_eq!(place("viking://~/memories/events/a.md").category(), Some("events"));
         assert_eq!(place("viking://~/memories/profile.md").category(), Some("profile"));

@@ -6,10 +6,10 @@ use crate::{
     service::ContextStore,
     store::{
         account::{Account, lock},
-        disk::{self, Keep},
+        disk::{self, Durability},
         fs,
         resources::{Imported, NewResource},
-        uri::{Identity, Place},
+        uri::{Identity, StorePath},
     },
 };
 use jiff::Timestamp;
@@ -76,7 +76,7 @@ impl Importer {
         let _held = lock(&self.watches);
         let mut all = Self::load(account)?;
         let changed = change(&mut all)?;
-        disk::write(&Self::file(account), &serde_json::to_vec_pretty(&all)?, Keep::Durable)?;
+        disk::write(&Self::file(account), &serde_json::to_vec_pretty(&all)?, Durability::Durable)?;
         Ok(changed)
     }
 
@@ -132,7 +132,7 @@ impl ContextStore {
         who: &Identity,
         new: &NewResource,
         path: &str,
-        root: &Place,
+        root: &StorePath,
         minutes: f64,
     ) -> Result<Watch> {
         let watch = Watch {

@@ -63,7 +63,7 @@ pub(crate) struct Compat {
     /// The duration of an operation.
     #[serde(skip_serializing_if = "Option::is_none")]
     telemetry: Option<Telemetry>,
-    /// Number of embedded tokens, by the contract's estimate.
+    /// Estimated number of embedded tokens, by the formula of OpenViking.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Usage>,
     /// Rows of a vector table; the index counts files.

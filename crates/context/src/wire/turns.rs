@@ -11,7 +11,7 @@ use crate::{
     wire::{
         given,
         shapes::CommitShape,
-        tools::{self, Call, Session, Thrown},
+        tools::{self, Call, Session, ToolFailure},
     },
 };
 use schemars::JsonSchema;
@@ -65,12 +65,12 @@ fn user() -> String {
 }
 
 impl TurnMessage {
-    fn message(&self, config: &ContextConfig, peer: Option<&String>) -> Result<NewMessage, Thrown> {
+    fn message(&self, config: &ContextConfig, peer: Option<&String>) -> Result<NewMessage, ToolFailure> {
         let role = Role::parse(&self.role)?;
         let parts = match (&self.parts, self.text.as_ref().or(self.content.as_ref())) {
             (Some(parts), _) => parts.iter().map(given::part).collect::<crate::error::Result<Vec<_>>>()?,
             (None, Some(text)) => vec![Part::text(sanitized(text))],
-            (None, None) => return Err(Thrown::argument("each message has parts, text or content")),
+            (None, None) => return Err(ToolFailure::argument("each message has parts, text or content")),
         };
         let speaks =
             matches!((config.peer_role, role), (PeerRole::Assistant, Role::Assistant) | (PeerRole::Person, Role::User));
@@ -103,7 +103,7 @@ pub fn capture(
     session: &Session,
     messages: &[TurnMessage],
     budget: Option<u64>,
-) -> Result<Captured, Thrown> {
+) -> Result<Captured, ToolFailure> {
     let config = store.config();
     if tools::is_bypassed(config, session) {
         return Ok(Captured { reason: Some(BYPASSED), ..Captured::default() });
@@ -133,8 +133,8 @@ pub fn capture(
     })
 }
 
-fn no_session() -> Thrown {
-    Thrown::argument("openviking: need sessionId or sessionKey for OV session path")
+fn no_session() -> ToolFailure {
+    ToolFailure::argument("openviking: need sessionId or sessionKey for OV session path")
 }
 
 /// A message in the form for models.
@@ -185,7 +185,7 @@ pub fn assemble(
     session: &Session,
     prompt: Option<&str>,
     budget: Option<u64>,
-) -> Result<Assembled, Thrown> {
+) -> Result<Assembled, ToolFailure> {
     let config = store.config();
     let prompt_text = prompt.map(str::to_owned);
     if tools::is_bypassed(config, session) {
@@ -306,7 +306,7 @@ struct CompactionDetails {
 }
 
 /// Archives all messages and reports the result.
-pub fn compact(store: &Arc<ContextStore>, session: &Session) -> Result<Compacted, Thrown> {
+pub fn compact(store: &Arc<ContextStore>, session: &Session) -> Result<Compacted, ToolFailure> {
     let nothing = |ok: bool, reason: &'static str| Ok(Compacted { ok, compacted: false, reason, result: None });
     if tools::is_bypassed(store.config(), session) {
         return nothing(true, BYPASSED);

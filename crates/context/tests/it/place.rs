@@ -8,7 +8,7 @@ use toolyard_context::{
     ContextConfig, ContextStore,
     wire::{
         http::HttpDoor,
-        tools::{self, Answer, Session, Thrown},
+        tools::{self, Answer, Session, ToolFailure},
     },
 };
 
@@ -89,7 +89,7 @@ impl Store {
         answer["result"]["temp_file_id"].as_str().unwrap().to_owned()
     }
 
-    pub(crate) async fn tool(&self, session: &Session, name: &str, args: Value) -> Result<Answer, Thrown> {
+    pub(crate) async fn tool(&self, session: &Session, name: &str, args: Value) -> Result<Answer, ToolFailure> {
         let (context, session, name) = (self.context.clone(), session.clone(), name.to_owned());
         let args: Map<String, Value> = args.as_object().cloned().unwrap_or_default();
         tokio::task::spawn_blocking(move || tools::run(&context, &session, &name, &args)).await.unwrap()

@@ -108,7 +108,7 @@ async fn a_node_that_is_fenced_during_a_request_shares_nothing_of_it() {
     let done = tokio::task::spawn_blocking(move || {
         context.own_request(|| {
             let account = context.account(&who)?;
-            let place = toolyard_context::store::uri::Place::parse("viking://resources/lost.md", &who)?;
+            let place = toolyard_context::store::uri::StorePath::parse("viking://resources/lost.md", &who)?;
             toolyard_context::store::fs::write(&account, &place, "Never.", toolyard_context::store::fs::Mode::Create)?;
             // Another node finds this one dead and takes over while the request is under way.
             handle_b.fence(&handle_a.owner()).map_err(|e| ApiError::new(Code::Internal, e.to_string()))

@@ -249,9 +249,10 @@ async fn the_search_table_has_the_originals_lines_and_columns() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_contracts_edge_cases_hold() {
     let (store, _source) = prepared().await;
-    let thrown = |outcome: Result<toolyard_context::wire::tools::Answer, toolyard_context::wire::tools::Thrown>| {
-        outcome.unwrap_err().message
-    };
+    let thrown = |outcome: Result<
+        toolyard_context::wire::tools::Answer,
+        toolyard_context::wire::tools::ToolFailure,
+    >| { outcome.unwrap_err().message };
     let run = |tool: &'static str, args: Value| store.tool(Box::leak(Box::new(session())), tool, args);
     assert_eq!(thrown(run("ov_search", json!({"query": "  "})).await), "query is required");
     let none = run("ov_search", json!({"query": "x", "uri": "viking://resources/none"})).await.unwrap();

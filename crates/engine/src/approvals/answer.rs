@@ -17,7 +17,7 @@ pub(super) struct Settled {
 pub struct Allowance {
     /// The name of the approver.
     pub by: String,
-    /// How that is known.
+    /// How the approver is known.
     pub via: ApprovedVia,
     /// The door by which the answer came.
     pub door: Option<String>,
@@ -66,7 +66,7 @@ impl Answer {
     }
 }
 
-/// What a grant says about a call that it covers.
+/// The approval that a grant gives to a call that it covers.
 pub(crate) fn allowed_by(grant: &Grant) -> Allowance {
     Allowance {
         by: format!("{} (allow-always)", grant.given_by),

@@ -52,7 +52,7 @@ pub struct ApprovalRequest {
     /// on after a restart, and a call with an idempotency key can be made again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_kept: bool,
-    /// Whatever a door wants to show besides.
+    /// Further fields that a door shows.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
     /// When it was asked.
@@ -114,7 +114,7 @@ pub enum PreviewState {
     Failed,
 }
 
-/// What a call would do, as a dry run of that very call found it.
+/// The effects that a dry run of this call predicted.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Prediction {
     pub(crate) state: PreviewState,
@@ -301,7 +301,7 @@ pub struct Approval {
     /// Who answered; absent when time ran out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_by: Option<String>,
-    /// What the answering client calls itself; shown, never trusted.
+    /// The name that the answering client gives itself; it is shown and never trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_with: Option<String>,
     /// How it is known who answered.
@@ -336,7 +336,7 @@ impl Approval {
     }
 }
 
-/// A person's answer, as a door hands it on.
+/// A person's answer, as a door passes it to the engine.
 #[derive(Debug, Clone)]
 pub struct Verdict {
     /// The answer.

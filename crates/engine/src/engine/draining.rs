@@ -18,7 +18,7 @@ impl Engine {
         self.inner.draining.0.fetch_max(ANNOUNCED, Ordering::AcqRel);
     }
 
-    /// Begins no more runs, and takes up none of other nodes. Runs under way go on.
+    /// Starts no new runs and resumes no runs of other nodes. Runs in progress continue.
     pub fn refuse_new_runs(&self) {
         self.inner.draining.0.store(REFUSING, Ordering::Release);
     }

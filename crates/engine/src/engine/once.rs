@@ -62,7 +62,7 @@ impl Claimant {
     }
 }
 
-/// What is known of the run that a key was used for.
+/// The state of the run for which a key was used.
 struct Earlier {
     result: Option<ToolResult>,
     /// Whether nothing was dispatched and nobody works on the run any more, so that the call can be made.
@@ -74,7 +74,7 @@ struct Earlier {
 /// Whether another node has a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Elsewhere {
-    /// Nobody works on it any more, or the store is this machine's alone.
+    /// No node works on it any more, or the store is used by this machine only.
     No,
     /// A node that is alive works on it.
     UnderWay,
@@ -82,7 +82,7 @@ enum Elsewhere {
     LeftBehind,
 }
 
-/// A direct call's run, and how its caller can come back for the result.
+/// The run of a direct call, and how its caller can get the result later.
 pub(super) struct KeyedRun {
     pub(super) origin: RunId,
     pub(super) comeback: Comeback,
@@ -90,12 +90,12 @@ pub(super) struct KeyedRun {
 
 /// Keys with a call in flight.
 #[derive(Default)]
-pub(super) struct Turns(Mutex<HashMap<String, watch::Receiver<()>>>);
+pub(super) struct KeyLocks(Mutex<HashMap<String, watch::Receiver<()>>>);
 
-impl Turns {
-    /// Waits until no other call uses the idempotency key. The turn ends when the returned value is dropped, also if
+impl KeyLocks {
+    /// Waits until no other call uses the idempotency key. The lock is released when the returned value is dropped, also if
     /// the caller goes away.
-    async fn take(&self, key: &str) -> Turn<'_> {
+    async fn take(&self, key: &str) -> KeyLock<'_> {
         loop {
             let mut other = {
                 let mut keys = lock(&self.0);
@@ -104,32 +104,32 @@ impl Turns {
                     None => {
                         let (done, waiting) = watch::channel(());
                         keys.insert(key.to_owned(), waiting);
-                        return Turn { turns: self, key: key.to_owned(), _done: done };
+                        return KeyLock { locks: self, key: key.to_owned(), _done: done };
                     }
                 }
             };
-            // Nothing is ever sent on the channel: this returns when the other turn is dropped.
+            // Nothing is ever sent on the channel: this returns when the other lock is dropped.
             let _ = other.changed().await;
         }
     }
 }
 
 /// The right to work under an idempotency key.
-struct Turn<'a> {
-    turns: &'a Turns,
+struct KeyLock<'a> {
+    locks: &'a KeyLocks,
     key: String,
     _done: watch::Sender<()>,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for KeyLock<'_> {
     fn drop(&mut self) {
-        lock(&self.turns.0).remove(&self.key);
+        lock(&self.locks.0).remove(&self.key);
     }
 }
 
 impl Engine {
-    /// A direct call with an idempotency key. If callers can come back, the call of a disconnected caller continues,
-    /// and waits for a person as long as the caller would have.
+    /// A direct call with an idempotency key. If callers can get the result later, the call of a disconnected caller
+    /// continues, and waits for a person as long as the caller would have.
     pub(super) async fn call_keyed(&self, caller: Arc<Caller>, request: CallRequest, key: String) -> CallAnswer {
         if !self.approvals().keeps_questions() {
             return self.call_once(caller, request, key).await;
@@ -151,7 +151,7 @@ impl Engine {
         let run_id = request.run_id.unwrap_or_else(|| self.new_run_id());
         let by = Claimant::of(&*self.inner.store);
         let mine = KeyUse { tool: request.tool.clone(), args_hash: args_hash.clone(), run_id, origin: None, by };
-        let _turn = self.inner.turns.take(&full_key).await;
+        let _lock = self.inner.key_locks.take(&full_key).await;
         let expires = self.inner.clock.now().checked_add(self.inner.options.idempotency_window).ok();
         let bytes = match serde_json::to_vec(&mine) {
             Ok(bytes) => bytes,
@@ -277,8 +277,8 @@ impl Engine {
         }
     }
 
-    /// Makes a call whose earlier run dispatched nothing: its caller comes back for the answer of a person, or the
-    /// process died while it waited for one.
+    /// Makes a call whose earlier run dispatched nothing: its caller repeats it after a person has answered, or the
+    /// process died while it waited for the answer.
     async fn call_again(
         &self,
         caller: Arc<Caller>,

@@ -38,7 +38,8 @@ const RECENT: Duration = Duration::from_secs(15);
 const MAX_RUNS: usize = 500;
 /// Records that wait to be stored with a call's result are stored at this interval: then other nodes see the run.
 const SHOW_EVERY: Duration = Duration::from_millis(50);
-/// How long a subscriber waits for the first look. Without an answer of the store it hears what is recorded later.
+/// How long a subscriber waits for the first look. If the store does not answer in time, the subscriber receives only
+/// later events.
 const FIRST_LOOK_WITHIN: Duration = Duration::from_secs(2);
 
 /// What is needed to follow the runs of other nodes.
@@ -56,7 +57,7 @@ pub(super) struct OtherRuns {
 
 /// A run that is followed.
 enum Followed {
-    /// It is this node's.
+    /// The run belongs to this node.
     Own,
     Other(Box<Other>),
     /// Everything of it was read.
@@ -116,7 +117,7 @@ impl Engine {
 
 /// Publishes what other nodes record for as long as somebody watches, until stopped.
 pub(super) async fn follow(engine: Engine, stop: CancellationToken) {
-    // Hints cost the other nodes something, and are wanted while somebody watches.
+    // Hints cost the other nodes work, so they are requested only while somebody watches.
     let mut watching: Option<Hints> = None;
     let mut followed = HashMap::new();
     loop {
@@ -254,7 +255,7 @@ impl Other {
     }
 }
 
-/// Stores what the runs of this node have recorded, again and again, until stopped.
+/// Repeatedly stores the queued records of this node's runs, until stopped.
 async fn show(engine: Engine, stop: CancellationToken) {
     let mut tick = tokio::time::interval(SHOW_EVERY);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

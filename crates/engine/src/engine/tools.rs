@@ -33,7 +33,7 @@ pub struct ToolExchange {
     pub out: Vec<Arc<str>>,
     /// The tools to add.
     pub entries: Vec<ToolEntry>,
-    /// What runs them.
+    /// The provider that runs the tools.
     pub provider: Arc<dyn Provider>,
 }
 

@@ -1,4 +1,5 @@
-//! Changes of the signing key, with the proof of each: for somebody who pinned one key and is to trust those that it leads to.
+//! Changes of the signing key, with the proof of each: for a verifier that pinned one key and must trust the keys that
+//! followed it.
 
 use super::{Leaf, log::Log};
 use crate::{Store, chain::Verifier, store::StoreError};
@@ -16,8 +17,8 @@ pub struct KeyChange {
     pub index: u64,
     /// The leaf in the last tree that the old key signed: a verifier that trusts the old key may trust the new one.
     pub announced: SignedInclusion,
-    /// The leaf in the first tree that the new key signed: whoever trusts the new key may trust the old one for what it
-    /// signed before. Absent if a process died between the two.
+    /// The leaf in the first tree that the new key signed: a verifier that trusts the new key may trust the old one for
+    /// the entries that it signed. Absent if a process died between the two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<SignedInclusion>,
 }

@@ -97,8 +97,8 @@ pub enum Leaf {
         /// The time, in milliseconds since 1970.
         at: i64,
     },
-    /// Facts that were set or removed since the entry before. The names are keyed hashes: whoever is given the tree learns
-    /// neither keys nor values.
+    /// Facts that were set or removed since the entry before. The names are keyed hashes, so that a reader of the tree
+    /// learns neither keys nor values.
     Facts {
         /// The newest change of each fact.
         changes: Vec<FactChange>,

@@ -28,7 +28,7 @@ fn bad(name: Option<String>, seq: u64, problem: String) -> FirstBad {
     FirstBad { place: BadPlace::Fact, run_id: None, name, seq, problem }
 }
 
-/// Checks every fact of a store, and answers how many. Whoever has only the public key cannot check facts.
+/// Checks every fact of a store, and returns how many there are. With the public key alone, facts cannot be checked.
 pub(super) fn check_facts(store: &dyn Store, verifier: &Verifier, walked: &Walked) -> Result<u64, FirstBad> {
     let Some(key) = verifier.facts() else { return Ok(0) };
     let unreadable = |error: StoreError| FirstBad::unreadable(&error);

@@ -28,7 +28,7 @@ impl From<LogError> for StoreError {
     fn from(error: LogError) -> Self {
         match error {
             LogError::Store(error) => error,
-            LogError::Bad(bad) => StoreError::failed(format!("the ledger does not hold: {bad}")),
+            LogError::Bad(bad) => StoreError::failed(format!("the ledger cannot be verified: {bad}")),
         }
     }
 }

@@ -86,7 +86,7 @@ pub struct ReceiptReport {
     pub size: u64,
     /// Records that the receipt proves beside the run's head.
     pub records: u64,
-    /// Why it proves nothing.
+    /// The first problem, if the receipt is not valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_bad: Option<ReceiptProblem>,
 }

@@ -46,7 +46,7 @@ pub struct VerifyReport {
     /// was given for.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub approvals: u64,
-    /// The first record that does not hold.
+    /// The first record that fails a check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_bad: Option<BadRecord>,
     /// The arguments that held the secret that was asked about.

@@ -51,7 +51,7 @@ pub enum BadPlace {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FirstBad {
-    /// Where it lies.
+    /// The kind of object that failed.
     pub place: BadPlace,
     /// The run, where it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -204,7 +204,7 @@ fn check_entry(log: Log<'_>, keys: &[(u64, Verifier)], seq: u64) -> Result<(), L
 pub struct BadRun {
     /// The run.
     pub run_id: RunId,
-    /// Its first record that does not hold, and why.
+    /// Its first record that fails a check, and why.
     #[serde(flatten)]
     pub first_bad: BadRecord,
 }
@@ -247,7 +247,7 @@ pub struct LedgerReport {
     /// Facts checked: grants, devices, idempotency keys, answers to questions and the like.
     #[serde(default)]
     pub facts: u64,
-    /// The first thing that does not hold. When it is an entry of the ledger or a head, runs are not checked.
+    /// The first check that failed. If it concerns an entry of the ledger or a head, runs are not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_bad: Option<FirstBad>,
     /// Runs that the ledger names and the store no longer has.
@@ -310,7 +310,7 @@ impl LedgerReport {
 /// What is compared in addition to the store itself.
 #[derive(Debug, Default)]
 pub struct VerifyOptions {
-    /// Heads that were kept: beside the store, or elsewhere.
+    /// Heads that were stored outside the database: beside the store, or elsewhere.
     pub heads: Vec<KeptHead>,
     /// How many of them, the first ones, the file beside the store has. It begins with the first head that was signed.
     pub kept: usize,

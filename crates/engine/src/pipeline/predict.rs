@@ -1,4 +1,4 @@
-//! What a call would do: a dry run of that very call, made when a person is asked about it.
+//! What a call would do: a dry run of this call, made when a person is asked about it.
 
 use super::{approve::AskedCall, envelope};
 use crate::{

@@ -95,7 +95,7 @@ impl StartedRun {
             }));
         }
         scope.recorder.flush(Durability::Ride)?;
-        // A caller that waits is told at once if nobody can be asked now.
+        // A waiting caller receives an error at once if nobody can be asked now.
         let route = if request.is_kept && self.is_detached { Route::Later } else { Route::AnyApprover };
         let wait_ms = if request.is_kept { MAX_WAIT_MS } else { scope.policy.approval_timeout_ms() };
         loop {

@@ -96,13 +96,13 @@ async fn until(moment: Option<Instant>) {
     }
 }
 
-/// What is under way while a plan is driven.
+/// The calls in flight while a plan is executed.
 struct Drive {
     scheduler: Scheduler,
     actions: VecDeque<Action>,
     calls: FuturesUnordered<Work>,
-    /// Calls with effects that others run beside: on tasks of their own, so that one is prepared while another's record
-    /// reaches the disk, on any free core.
+    /// Calls with effects that may run in parallel with others, on separate tasks, so that one is prepared while
+    /// another's record reaches the disk, on any free core.
     tasks: FuturesUnordered<Task>,
     timers: FuturesUnordered<Work>,
     cut_off: CancellationToken,

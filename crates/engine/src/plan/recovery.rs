@@ -64,8 +64,8 @@ impl Engine {
         Ok(recovered)
     }
 
-    /// As [`Engine::recover`], again and again in a process that runs: takes up the runs of processes that died since, and
-    /// runs of this one whose end could not be recorded while the store could not write.
+    /// As [`Engine::recover`], again and again in a process that runs: resumes the runs of processes that died since,
+    /// and runs of this process whose end could not be recorded while the store could not write.
     pub async fn sweep(&self, swept: &mut SweepHistory) -> Result<Recovered, Failure> {
         if self.shutdown_token().is_cancelled() || self.is_draining() || self.store().writable().is_err() {
             return Ok(Recovered::default());
@@ -85,8 +85,8 @@ impl Engine {
         Ok(recovered)
     }
 
-    /// Runs that this process seems to hold although it has begun none: somebody edited the store. They are taken up like
-    /// the others, because nobody else would.
+    /// Runs that this process seems to hold although it has begun none: somebody edited the store. They are resumed
+    /// like the others, because no other process would resume them.
     async fn held_without_a_beginning(&self) -> Result<Vec<LeftBehind>, Failure> {
         let open = self
             .read(|store| {
@@ -185,7 +185,7 @@ impl Engine {
             self.settle_direct(left).await?;
             return Err(Failure::new(
                 ErrorCode::PreconditionFailed,
-                "a direct call cannot be taken up; its outcome was settled",
+                "a direct call cannot be resumed; its outcome was recorded",
             )
             .suggest("See it with `toolyard runs show`."));
         }

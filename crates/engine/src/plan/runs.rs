@@ -56,7 +56,7 @@ pub struct PlanRequest {
     pub context: Map<String, Value>,
     /// The approval.
     pub consent: Consent,
-    /// The run this one was forked from or takes back.
+    /// The run from which this one was forked, or which it undoes.
     pub parent_run_id: Option<RunId>,
     /// The run's id, from [`Engine::new_run_id`], for callers that want to subscribe before the first event.
     pub run_id: Option<RunId>,
@@ -300,7 +300,8 @@ impl Engine {
         Ok(ReplayReport { run_id, ok: error.is_none(), calls_checked: executor.calls_checked, error })
     }
 
-    /// A new run that takes over what another did before a step, and goes on from there, with the same plan or an edited one.
+    /// A new run that reuses the results of another run before a step and continues from there, with the same plan or
+    /// an edited one.
     pub async fn fork(
         &self,
         caller: Arc<Caller>,
@@ -377,8 +378,8 @@ impl StartedRun {
         Self { is_detached: true, ..self }
     }
 
-    /// Waits until the beginning of the run is durable, where several nodes share the store: a run that a caller was told
-    /// of is taken up by another node if this one is lost.
+    /// Waits until the beginning of the run is durable, where several nodes share the store: if this node is lost,
+    /// another node resumes a run that was reported to a caller.
     pub async fn recorded(&self) -> Result<(), Failure> {
         if self.engine.store().is_shared() {
             self.executor.scope.recorder.sync().await?;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 /// Whether a schema allows a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PathVerdict {
-    /// It can be there.
+    /// The schema allows the field.
     Possible,
     /// It cannot; the names that could be.
     Impossible {

@@ -15,11 +15,11 @@ pub struct UndoPlan {
     /// The plan; absent if there is nothing to undo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<ActionPlan>,
-    /// Calls that cannot be taken back, and why.
+    /// Calls that cannot be undone, and why.
     pub not_undoable: Vec<NotUndoable>,
 }
 
-/// A call that cannot be taken back.
+/// A call that cannot be undone.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NotUndoable {

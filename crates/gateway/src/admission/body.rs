@@ -4,7 +4,7 @@
 //! body for which there is no memory is refused and never waits: half-read bodies that wait for each other would keep
 //! their memory until their time limit.
 
-use super::seats::counted_as;
+use super::connection_slots::counted_as;
 use crate::{
     auth::Origin,
     settings::{MAX_BODIES_BYTES, MAX_BODIES_BYTES_PER_ADDRESS},

@@ -3,12 +3,12 @@
 //! Each route and each mount states a [`Rule`]: the required credential, the largest body, and the time within which
 //! the body must arrive. [`admit`] checks, in this order, `Host` and forwarding headers, `Origin`, lockout, credential,
 //! declared size. Handlers receive an [`Admitted`] request, which only this module can create; the body is read through
-//! it, with the rule's limits and a memory limit ([`body`]). Sockets are counted for each address ([`seats`]).
+//! it, with the rule's limits and a memory limit ([`body`]). Sockets are counted for each address ([`connection_slots`]).
 //!
 //! What an admitted caller may do is decided elsewhere.
 
 pub(crate) mod body;
-pub(crate) mod seats;
+pub(crate) mod connection_slots;
 
 use crate::{
     auth::{self, Origin, Unattributed},
@@ -21,7 +21,7 @@ use axum::{
     response::Response,
 };
 use body::{Received, Unread};
-use seats::{NoSeat, Seat};
+use connection_slots::{ConnectionSlot, NoSlot};
 use serde::Serialize;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use toolyard_service::Lane;
@@ -82,14 +82,14 @@ pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     /// Whether the connection is encrypted.
     pub(crate) is_tls: bool,
-    pub(crate) seat: Arc<Seat>,
+    pub(crate) slot: Arc<ConnectionSlot>,
 }
 
 /// A request that passed admission. Its body has not been read.
 pub(crate) struct Admitted {
     pub(crate) parts: Parts,
     pub(crate) origin: Origin,
-    pub(crate) seat: Arc<Seat>,
+    pub(crate) slot: Arc<ConnectionSlot>,
     body: Body,
     rule: Rule,
 }
@@ -97,11 +97,11 @@ pub(crate) struct Admitted {
 impl Admitted {
     /// Reads the body under the rule's limits.
     pub(crate) async fn read(self, gateway: &Gateway) -> Result<Received, Response> {
-        let Self { parts, origin, seat, body, rule } = self;
+        let Self { parts, origin, slot, body, rule } = self;
         match body::read(&gateway.inner.bodies, origin.address, body, rule.max_body, rule.within).await {
             Ok((bytes, held)) => Ok(Received { parts, bytes, origin, held }),
             Err(unread) => {
-                seat.leave_unread();
+                slot.leave_unread();
                 Err(closing(match unread {
                     Unread::TooLarge => too_large(),
                     Unread::TooSlow => {
@@ -117,8 +117,8 @@ impl Admitted {
     }
 
     /// What an upgrade to a WebSocket needs.
-    pub(crate) fn into_upgrade(self) -> (axum::http::Request<()>, Origin, Arc<Seat>) {
-        (axum::http::Request::from_parts(self.parts, ()), self.origin, self.seat)
+    pub(crate) fn into_upgrade(self) -> (axum::http::Request<()>, Origin, Arc<ConnectionSlot>) {
+        (axum::http::Request::from_parts(self.parts, ()), self.origin, self.slot)
     }
 }
 
@@ -127,7 +127,7 @@ pub(crate) fn admit(gateway: &Gateway, peer: &Peer, rule: Rule, request: Request
     let (parts, body) = request.into_parts();
     let checked = check(gateway, peer, rule, &parts.headers).and_then(|origin| fits(rule, &body).map(|()| origin));
     match checked {
-        Ok(origin) => Ok(Admitted { parts, origin, seat: peer.seat.clone(), body, rule }),
+        Ok(origin) => Ok(Admitted { parts, origin, slot: peer.slot.clone(), body, rule }),
         Err(refused) => Err(refuse_unread(peer, &body, refused)),
     }
 }
@@ -145,9 +145,9 @@ pub(crate) async fn read_node_body(
     if let Err(refused) = fits(rule, &body) {
         return Err(refuse_unread(peer, &body, refused));
     }
-    peer.seat.prove().map_err(|_| busy("there is no place for a connection of another node; try again"))?;
+    peer.slot.prove().map_err(|_| busy("there is no slot for a connection of another node; try again"))?;
     let origin = Origin::of_node(peer.address.ip());
-    let admitted = Admitted { parts, origin, seat: peer.seat.clone(), body, rule };
+    let admitted = Admitted { parts, origin, slot: peer.slot.clone(), body, rule };
     admitted.read(gateway).await.map(|received| (received.bytes, received.held))
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn refuse_unread(peer: &Peer, body: &Body, refused: Response) -> Resp
     if body.is_end_stream() {
         return refused;
     }
-    peer.seat.leave_unread();
+    peer.slot.leave_unread();
     closing(refused)
 }
 
@@ -171,7 +171,7 @@ fn from_where(gateway: &Gateway, peer: &Peer, headers: &HeaderMap) -> Result<Ori
     let origin =
         auth::origin(gateway.settings(), peer.address.ip(), peer.is_tls, headers).map_err(|why| unattributed(&why))?;
     if origin.address != peer.address.ip().to_canonical() {
-        peer.seat.attribute(origin.address);
+        peer.slot.attribute(origin.address);
     }
     Ok(origin)
 }
@@ -210,9 +210,9 @@ fn check(gateway: &Gateway, peer: &Peer, rule: Rule, headers: &HeaderMap) -> Res
     match shown(headers, rule.access) {
         Some(secret) if gateway.inner.secret.is(secret) => {
             guesses.right(&origin);
-            peer.seat.prove().map_err(|why| match why {
-                NoSeat::Evicted => busy("this connection was closed to make room; connect again"),
-                NoSeat::TooMany => busy("too many HTTP connections; try again"),
+            peer.slot.prove().map_err(|why| match why {
+                NoSlot::Evicted => busy("this connection was closed to make room; connect again"),
+                NoSlot::TooMany => busy("too many HTTP connections; try again"),
             })?;
             Ok(origin)
         }
@@ -339,8 +339,8 @@ fn unattributed(why: &Unattributed) -> Response {
 /// Admits a request with the credential this many times, to benchmark admission: checks the head, and takes and
 /// releases a slot in the ordinary lane. Returns the number of admitted requests.
 pub async fn exercise(gateway: &Gateway, peer: SocketAddr, headers: &HeaderMap, times: usize) -> usize {
-    let Some(seat) = gateway.inner.seats.take(peer.ip(), true).await else { return 0 };
-    let (peer, rule) = (Peer { address: peer, is_tls: false, seat }, Rule::credential(1 << 20, Duration::from_secs(1)));
+    let Some(slot) = gateway.inner.connection_slots.take(peer.ip(), true).await else { return 0 };
+    let (peer, rule) = (Peer { address: peer, is_tls: false, slot }, Rule::credential(1 << 20, Duration::from_secs(1)));
     let mut admitted = 0;
     for _ in 0..times {
         let Ok(origin) = check(gateway, &peer, rule, headers) else { continue };

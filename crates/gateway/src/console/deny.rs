@@ -58,8 +58,8 @@ pub(crate) async fn deny(gateway: Gateway, request: Admitted) -> Response {
     }))
 }
 
-/// A page without scripts and styles. Its texts are ours: nothing of the question is on it, because whoever has the link may
-/// not be the owner.
+/// A page without scripts and styles. Its texts are ours: nothing of the question is on it, because the person with the
+/// link may not be the owner.
 fn page(status: StatusCode, title: &str, text: &str, form: &str) -> Response {
     // `same-origin` lets the browser name this page's origin with the form; the code is sent to nobody else.
     let html = format!(

@@ -50,8 +50,8 @@ pub(crate) async fn socket(gateway: Gateway, request: Admitted) -> Response {
         Err(error) => return pairing::broken(&error),
     };
     let own = gateway.clone();
-    upgrade::open(&gateway, request, MAX_PREAUTH_BYTES, move |socket, origin, seat| {
-        connection::serve(socket, own, origin, seat, connection::Entrance::Console(PendingBrowser { device }))
+    upgrade::open(&gateway, request, MAX_PREAUTH_BYTES, move |socket, origin, slot| {
+        connection::serve(socket, own, origin, slot, connection::Entrance::Console(PendingBrowser { device }))
     })
 }
 

@@ -11,11 +11,11 @@ use super::{
     trace,
 };
 use crate::{
-    admission::seats::Seat,
+    admission::connection_slots::ConnectionSlot,
     auth::Origin,
     console,
     gateway::Gateway,
-    places::{Permit, Place, QueuedPlace, Share},
+    request_slots::{Permit, QueuedSlot, RequestSlot, Share},
     rpc,
     settings::{
         HANDSHAKE_TIMEOUT, MAX_EXPRESS_PER_CONNECTION, MAX_PAYLOAD_BYTES, MAX_REQUESTS_PER_CONNECTION,
@@ -94,19 +94,19 @@ pub(crate) async fn serve<S>(
     mut socket: WebSocketStream<Heard<S>>,
     gateway: Gateway,
     origin: Origin,
-    seat: Arc<Seat>,
+    slot: Arc<ConnectionSlot>,
     entrance: Entrance,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let stop = gateway.stop().clone();
     let greeted = tokio::select! {
-        greeted = tokio::time::timeout(HANDSHAKE_TIMEOUT, greet(&mut socket, &gateway, &origin, &seat, entrance)) => {
+        greeted = tokio::time::timeout(HANDSHAKE_TIMEOUT, greet(&mut socket, &gateway, &origin, &slot, entrance)) => {
             greeted.unwrap_or_else(|_| Err(End::Close(1000, "handshake timeout".to_owned())))
         }
         () = stop.cancelled() => Err(End::Close(1012, "service restart".to_owned())),
     };
-    drop(seat);
+    drop(slot);
     let (connection, outgoing) = match greeted {
         Ok(greeted) => greeted,
         Err(End::Close(code, reason)) => {
@@ -146,7 +146,7 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     socket: &mut WebSocketStream<Heard<S>>,
     gateway: &Gateway,
     origin: &Origin,
-    seat: &Seat,
+    slot: &ConnectionSlot,
     entrance: Entrance,
 ) -> Result<(Arc<Connection>, Outgoing), End> {
     let nonce = uuid::Uuid::new_v4().to_string();
@@ -193,7 +193,7 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     };
     match welcome {
         Ok((admitted, auth)) => {
-            if seat.prove_socket().is_err() {
+            if slot.prove_socket().is_err() {
                 return Err(End::Gone);
             }
             let hello = match auth {
@@ -288,15 +288,15 @@ fn start(gateway: &Gateway, client: &Arc<Client>, request: frame::Request, bytes
     let Some(under_way) = UnderWay::begin(client, lane) else {
         return answer(connection, &id, &Err(busy("on this connection")));
     };
-    let Some(place) = gateway.place(&client.share, lane, bytes) else {
+    let Some(slot) = gateway.slot(&client.share, lane, bytes) else {
         return answer(connection, &id, &Err(busy("are waiting to start")));
     };
     let (gateway, connection) = (gateway.clone(), connection.clone());
     let mut work = Box::pin(async move {
         let _under_way = under_way;
-        let _permit = match place {
-            Place::Now(permit) => Some(permit),
-            Place::Queued(place) => turn(&gateway, &connection, &request, place).await,
+        let _permit = match slot {
+            RequestSlot::Now(permit) => Some(permit),
+            RequestSlot::Queued(slot) => turn(&gateway, &connection, &request, slot).await,
         };
         let _queued = QueuedCall { connection: &connection, id: &id };
         match request.traceparent.as_deref().and_then(trace::parse) {
@@ -336,15 +336,15 @@ async fn turn(
     gateway: &Gateway,
     connection: &Connection,
     request: &frame::Request,
-    place: QueuedPlace,
+    slot: QueuedSlot,
 ) -> Option<Permit> {
     if request.method != "tools.invoke" {
-        return place.turn().await;
+        return slot.turn().await;
     }
     let cancel = gateway.service().engine().call_token();
     connection.queue_call(&request.id, cancel.clone());
     tokio::select! {
-        permit = place.turn() => permit,
+        permit = slot.turn() => permit,
         () = cancel.cancelled() => None,
     }
 }
@@ -372,7 +372,7 @@ impl UnderWay {
     fn begin(client: &Arc<Client>, lane: Lane) -> Option<Self> {
         let under_way = Self { client: client.clone(), lane };
         let (count, most) = under_way.count();
-        // Dropping it gives the place back.
+        // Dropping it releases the slot.
         (count.fetch_add(1, Ordering::AcqRel) < most).then_some(under_way)
     }
 

@@ -2,7 +2,7 @@
 
 use super::{connection, heard::Heard};
 use crate::{
-    admission::{Admitted, busy, seats::Seat},
+    admission::{Admitted, busy, connection_slots::ConnectionSlot},
     auth::Origin,
     gateway::Gateway,
     settings::{MAX_CONNECTIONS, MAX_PREAUTH_BYTES},
@@ -40,8 +40,8 @@ pub(crate) type Socket = WebSocketStream<Heard<TokioIo<Upgraded>>>;
 /// Answers a request for the Gateway's WebSocket and serves it once the connection has been handed over.
 pub(crate) fn accept(gateway: &Gateway, request: Admitted) -> Response {
     let own = gateway.clone();
-    open(gateway, request, MAX_PREAUTH_BYTES, move |socket, origin, seat| {
-        connection::serve(socket, own, origin, seat, connection::Entrance::Gateway)
+    open(gateway, request, MAX_PREAUTH_BYTES, move |socket, origin, slot| {
+        connection::serve(socket, own, origin, slot, connection::Entrance::Gateway)
     })
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn open<F>(
     gateway: &Gateway,
     request: Admitted,
     most: usize,
-    serve: impl FnOnce(Socket, Origin, Arc<Seat>) -> F + Send + 'static,
+    serve: impl FnOnce(Socket, Origin, Arc<ConnectionSlot>) -> F + Send + 'static,
 ) -> Response
 where
     F: Future<Output = ()> + Send + 'static,
@@ -59,14 +59,14 @@ where
     if gateway.hub().count() >= MAX_CONNECTIONS {
         return busy("too many connections; try again later");
     }
-    let (mut request, origin, seat) = request.into_upgrade();
+    let (mut request, origin, slot) = request.into_upgrade();
     let (response, upgrade) = match shake_hands(&mut request) {
         Ok(agreed) => agreed,
         Err(refused) => return refused,
     };
     tokio::spawn(async move {
         if let Ok(upgraded) = upgrade.await {
-            serve(socket(upgraded, most), origin, seat).await;
+            serve(socket(upgraded, most), origin, slot).await;
         }
     });
     response

@@ -18,7 +18,7 @@ const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tl
     \thooksPath = /dev/null\n[gc]\n\tauto = 0\n[index]\n\tversion = 2\n";
 /// Contents are kept byte for byte, whatever the project's attributes say about line ends and filters.
 const ATTRIBUTES: &str = "* -text -eol -filter -ident -working-tree-encoding\n";
-/// What Git complained of, at most.
+/// Maximum length of Git's error output that is kept.
 const MAX_COMPLAINT: usize = 300;
 
 pub(super) struct Git {
@@ -104,7 +104,7 @@ impl Git {
         let mut child = command.spawn().map_err(|error| format!("git cannot be started: {error}"))?;
         let feeding = child.stdin.take().map(|mut pipe| {
             let input = input.to_vec();
-            // Git that ends early closes the pipe; its exit code tells.
+            // If Git ends early, it closes the pipe; its exit code shows the failure.
             thread::spawn(move || drop(pipe.write_all(&input)))
         });
         let result = finish(&mut child, until);
@@ -131,7 +131,7 @@ fn finish(child: &mut Child, until: Instant) -> Result<Vec<u8>, String> {
         thread::spawn(move || {
             let (mut pipe, mut bytes) = (pipe, Vec::new());
             let read = pipe.read_to_end(&mut bytes).map(|_| bytes);
-            // Nobody listens after the deadline.
+            // The caller has stopped waiting after the deadline.
             drop(sender.send((number, read)));
         });
     }

@@ -221,14 +221,24 @@ impl JobFile {
 
     /// The stored record. A job whose process is gone is interrupted. An unreadable file counts as empty.
     pub fn read(&self) -> JobRecord {
-        let mut record: JobRecord =
-            std::fs::read(&self.0).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+        let mut record = self.stored().unwrap_or_else(|error| {
+            tracing::warn!(%error, "the record of the last indexing job cannot be read; it counts as empty");
+            JobRecord::default()
+        });
         if let Some(job) = &mut record.last
             && !job.is_alive()
         {
             job.interrupt();
         }
         record
+    }
+
+    fn stored(&self) -> std::io::Result<JobRecord> {
+        match std::fs::read(&self.0) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(JobRecord::default()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Writes the record atomically, readable only by the user.

@@ -99,14 +99,14 @@ struct Active {
 
 /// The result of a request to start a job.
 #[derive(Debug, Clone)]
-pub enum Started {
+pub enum JobStart {
     /// The job was started.
     New(Job),
     /// Another job is already running.
     Running(Job),
 }
 
-impl Started {
+impl JobStart {
     /// The running job.
     pub fn job(&self) -> &Job {
         match self {
@@ -200,10 +200,10 @@ impl Jobs {
     }
 
     /// Starts a job unless one is running. Must be called inside a runtime.
-    pub fn start(self: &Arc<Self>, mode: JobMode, attempt: u32) -> Result<Started, Problem> {
+    pub fn start(self: &Arc<Self>, mode: JobMode, attempt: u32) -> Result<JobStart, Problem> {
         let mut state = self.state();
         if let Some(active) = &state.active {
-            return Ok(Started::Running(snapshot(&active.job)));
+            return Ok(JobStart::Running(snapshot(&active.job)));
         }
         let folder = &self.workshop.folder;
         private_folder(folder).map_err(|_| Problem::of_index(&IndexError::Unavailable(String::new())))?;
@@ -214,7 +214,7 @@ impl Jobs {
                 break lock;
             }
             if let Some(job) = self.file.read().running() {
-                return Ok(Started::Running(job.clone()));
+                return Ok(JobStart::Running(job.clone()));
             }
             tries += 1;
             if tries == LOCK_TRIES {
@@ -240,7 +240,7 @@ impl Jobs {
             jobs.finish(worked.unwrap_or(Err(JobError::Crashed)), record, lock);
             jobs.ended.send_modify(|count| *count += 1);
         });
-        Ok(Started::New(job))
+        Ok(JobStart::New(job))
     }
 
     fn worker(&self, job: Arc<Mutex<Job>>, cancel: CancellationToken, record: JobRecord) -> Worker {

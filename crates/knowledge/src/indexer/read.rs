@@ -112,7 +112,7 @@ impl Reader {
 
     fn read(&self, seen: &NoteFile, old: Option<FileRow>) -> ReadOutcome {
         let path = seen.path.to_string();
-        let told = |state: FileState, reason: String| FileRow {
+        let without_chunks = |state: FileState, reason: String| FileRow {
             size: seen.size,
             mtime_ms: seen.mtime_ms,
             recipe: self.recipe,
@@ -120,7 +120,7 @@ impl Reader {
             ..blank_file(path.clone(), state, reason)
         };
         let most = self.config.indexing.max_file_bytes;
-        let too_large = || told(FileState::Skipped, format!("larger than the {most} bytes that are indexed"));
+        let too_large = || without_chunks(FileState::Skipped, format!("larger than the {most} bytes that are indexed"));
         if seen.size > most {
             return ReadOutcome::WithoutChunks(too_large(), old);
         }
@@ -131,7 +131,7 @@ impl Reader {
             }
             Ok(Some(content)) => content,
             Ok(None) => return ReadOutcome::Missing(path),
-            Err(failure) => return ReadOutcome::WithoutChunks(told(FileState::Failed, failure.message), old),
+            Err(failure) => return ReadOutcome::WithoutChunks(without_chunks(FileState::Failed, failure.message), old),
         };
         let stat = Stat {
             hash: hash64(&[&content.bytes]),
@@ -153,16 +153,19 @@ impl Reader {
             return ReadOutcome::Unchanged { now: now.clone(), old: old.clone() };
         }
         if memchr::memchr(0, &content.bytes[..content.bytes.len().min(BINARY_PROBE)]).is_some() {
-            return ReadOutcome::WithoutChunks(told(FileState::Skipped, "not text".to_owned()), old);
+            return ReadOutcome::WithoutChunks(without_chunks(FileState::Skipped, "not text".to_owned()), old);
         }
         let Ok(text) = std::str::from_utf8(&content.bytes) else {
-            return ReadOutcome::WithoutChunks(told(FileState::Skipped, "not UTF-8".to_owned()), old);
+            return ReadOutcome::WithoutChunks(without_chunks(FileState::Skipped, "not UTF-8".to_owned()), old);
         };
         // A defect in the parser must affect only one note, not the whole index.
         let sizes = self.config.indexing.sizes();
         let parsed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Note::parse(&path, text, sizes)));
         let Ok(note) = parsed else {
-            return ReadOutcome::WithoutChunks(told(FileState::Failed, "it could not be parsed".to_owned()), old);
+            return ReadOutcome::WithoutChunks(
+                without_chunks(FileState::Failed, "it could not be parsed".to_owned()),
+                old,
+            );
         };
         let cut = Box::new(SplitNote::new(&path, note, stat));
         match unchanged {

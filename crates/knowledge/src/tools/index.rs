@@ -5,7 +5,7 @@
 use super::{Args, Call, NotesTool, Tool, answer, parse, writes};
 use crate::{
     envelope::{Health, Problem, ProblemCode},
-    indexer::{FileProblem, Job, JobMode, JobState, Started},
+    indexer::{FileProblem, Job, JobMode, JobStart, JobState},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -110,7 +110,7 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
         Err(problem) => return call.refused::<Data>(problem).await,
     };
     let job = wait_for(&call, started.job().clone(), input.wait_ms.unwrap_or(0)).await;
-    tell(&call, job, matches!(started, Started::New(_))).await
+    tell(&call, job, matches!(started, JobStart::New(_))).await
 }
 
 /// Waits for a job to end and reports progress, as long as the deadline allows.

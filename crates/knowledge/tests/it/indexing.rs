@@ -17,7 +17,7 @@ use toolyard_knowledge::{
         FileRow, FileState, IndexReader, IndexResult, IndexSpec, IndexWriter, NoteIndex, VersionInfo, WriteBatch,
         WriterStart, memory::MemoryIndex,
     },
-    indexer::{JobMode, JobState, Started},
+    indexer::{JobMode, JobStart, JobState},
 };
 
 /// One write: the number of chunks, and the files that it marks as indexed.
@@ -320,7 +320,7 @@ async fn a_job_of_another_process_is_cancelled() {
     assert!(other.jobs.cancel_elsewhere().unwrap().is_none(), "nothing runs");
     embedder.hold_from(0);
     let id = lab.call("obsidian_rag_index", json!({"mode": "full"})).await["data"]["job_id"].clone();
-    assert!(matches!(other.start(JobMode::Sync), Ok(Started::Running(job)) if id == job.id.as_str()));
+    assert!(matches!(other.start(JobMode::Sync), Ok(JobStart::Running(job)) if id == job.id.as_str()));
     assert!(other.jobs.cancel().is_none(), "it is not ours");
     assert!(other.jobs.cancel_elsewhere().unwrap().is_some_and(|job| id == job.id.as_str()));
     eventually("it stops", || async { other.jobs.record().last.is_some_and(|job| job.state == JobState::Cancelled) })
@@ -362,7 +362,7 @@ async fn trouble_is_over_when_another_process_did_better() {
     assert_eq!(code(&lab.call("obsidian_rag_status", json!({})).await), "INDEXER_FAILED");
     embedder.panic.store(false, Ordering::SeqCst);
     let other = lab.beside(embedder);
-    assert!(matches!(other.start(JobMode::Sync), Ok(Started::New(_))));
+    assert!(matches!(other.start(JobMode::Sync), Ok(JobStart::New(_))));
     other.jobs.idle().await;
     assert_eq!(lab.call("obsidian_rag_status", json!({})).await["status"], "healthy");
 }

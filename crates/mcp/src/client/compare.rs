@@ -89,7 +89,9 @@ impl Upstream {
     /// Compares with what was approved. Gives the tools for the catalog.
     pub(crate) async fn compare(&self, seen: ServerCatalog, restored: bool) -> Result<Option<Vec<ToolEntry>>, Failure> {
         let Some(this) = self.this.upgrade() else { return Ok(None) };
-        let broken = || Failure::new(ErrorCode::InternalError, "an upstream server's tools could not be taken in");
+        let broken = || {
+            Failure::new(ErrorCode::InternalError, "the tools of an upstream server could not be added to the catalog")
+        };
         tokio::task::spawn_blocking(move || this.compare_now(seen, restored)).await.map_err(|_| broken())?.map(Some)
     }
 
@@ -216,7 +218,7 @@ impl Upstream {
         if shown.is_empty() {
             let message = "name each definition to approve by its tool and the hash that was shown";
             return Err(Failure::new(ErrorCode::ValidationError, message)
-                .suggest(format!("`toolyard mcp approve {}` shows what is held back.", self.name)));
+                .suggest(format!("`toolyard mcp approve {}` shows the withheld tools.", self.name)));
         }
         let withheld = lock(&self.offers).withheld.clone();
         let mut chosen = Vec::with_capacity(shown.len());
@@ -255,8 +257,8 @@ impl Upstream {
         let mut of_tool = withheld.iter().filter(|w| w.tool == shown.tool).peekable();
         let Some(current) = of_tool.peek().copied() else {
             let tool: String = shown.tool.chars().take(128).collect();
-            return Err(Failure::new(ErrorCode::NotFound, format!("{} holds back no tool {tool:?}", self.name))
-                .suggest("`toolyard mcp servers` lists what is held back."));
+            return Err(Failure::new(ErrorCode::NotFound, format!("{} has no withheld tool {tool:?}", self.name))
+                .suggest("`toolyard mcp servers` lists the withheld tools."));
         };
         of_tool.find(|w| w.hash == shown.hash).ok_or_else(|| {
             let message = format!("the definition of {} is not the one that was shown", current.tool);

@@ -4,7 +4,7 @@
 use super::{
     config::ServerConfig,
     mux::{Inbox, LinkError, ServerUnavailable, TAKEN_BACK},
-    oauth::{Authorizer, Blocked, Challenge, Refused},
+    oauth::{Authorizer, Challenge, RefusedRequest, RequestBlocked},
     questions::Questions,
     retry_after,
     sse::SseReader,
@@ -50,7 +50,7 @@ const IDLE_FOR: Duration = Duration::from_secs(4);
 const MAX_RESUMES: u32 = 5;
 /// The delay before that, unless the server sets one.
 const RESUME_AFTER: Duration = Duration::from_millis(1000);
-/// The longest such delay.
+/// The longest delay before a broken stream is resumed.
 const MAX_RESUME_AFTER: Duration = Duration::from_secs(30);
 /// The longest delay before the stream for messages without a request is opened again.
 const LISTEN_BACKOFF: Duration = Duration::from_secs(60);
@@ -138,7 +138,7 @@ impl Target {
             if !is_refused {
                 return Ok(response);
             }
-            let refused = Refused {
+            let refused = RefusedRequest {
                 challenge,
                 used: token.as_deref(),
                 operation: operation(body.as_deref()),
@@ -151,7 +151,7 @@ impl Target {
             token = Some(another);
         }
         let why = "the server refuses one token after the other".to_owned();
-        Err(LinkError::Unauthorised(Blocked::TemporaryFailure(why)))
+        Err(LinkError::Unauthorised(RequestBlocked::TemporaryFailure(why)))
     }
 
     async fn send_once(
@@ -261,7 +261,7 @@ pub(crate) struct HttpLink {
     pub(crate) closed: CancellationToken,
 }
 
-/// How one exchange went.
+/// The outcome of one HTTP request.
 enum ExchangeOutcome {
     Answer(Result<Value, RpcError>),
     /// Not a modern error and not an answer.

@@ -156,7 +156,7 @@ impl LiveServer {
         };
         let outcome = match first {
             None => match live.discover().await {
-                // Told which revisions there are, the client asks again.
+                // The client repeats the request with a revision that the server named.
                 Err(LinkError::Rpc(error)) if names_ours(&error) => live.discover().await,
                 other => other,
             },

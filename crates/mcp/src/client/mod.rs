@@ -73,7 +73,7 @@ const MEET_AT_ONCE: usize = 4;
 pub struct ServerSpec {
     /// Its name, unique among all.
     pub name: String,
-    /// How it is reached.
+    /// The configuration of the server.
     pub config: ServerConfig,
     /// What starts its process.
     pub launcher: Arc<dyn Launcher>,
@@ -216,7 +216,7 @@ impl Upstreams {
         tokio::spawn(async move { all.take_in(added, remembered.drop_guard()).await })
     }
 
-    async fn take_in(&self, added: Vec<Arc<Upstream>>, told: DropGuard) {
+    async fn take_in(&self, added: Vec<Arc<Upstream>>, known_tools: DropGuard) {
         let memory = self.shared.memory.clone();
         let remembered = tokio::task::spawn_blocking(move || memory.all_seen()).await;
         let mut remembered = match remembered {
@@ -250,7 +250,7 @@ impl Upstreams {
         if let Ok(Err(failure)) = published {
             tracing::warn!(%failure, "remembered tools could not be put into the catalog");
         }
-        drop(told);
+        drop(known_tools);
         let room = Arc::new(Semaphore::new(MEET_AT_ONCE));
         let mut meetings = Vec::new();
         for upstream in strangers {

@@ -1,7 +1,7 @@
 //! [`Mux`]: many requests over one pair of streams. Responses are matched to requests by id; everything else goes to an
 //! [`Inbox`].
 
-use super::{oauth::Blocked, pipe::Pipe, questions::Questions};
+use super::{oauth::RequestBlocked, pipe::Pipe, questions::Questions};
 use crate::{
     RpcError,
     jsonrpc::{self, INTERNAL_ERROR, Incoming},
@@ -43,13 +43,13 @@ pub(crate) enum LinkError {
     /// The server does not know the session any more; it has done nothing.
     Forgotten,
     /// The server wants a token, or another one; it has done nothing.
-    Unauthorised(Blocked),
+    Unauthorised(RequestBlocked),
 }
 
 /// Why a server cannot be used, with further details.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct ServerUnavailable {
-    /// For people.
+    /// The reason, for people.
     pub(crate) why: String,
     /// The causes, for logs.
     pub(crate) causes: Option<String>,
@@ -88,7 +88,7 @@ impl LinkError {
 pub(crate) trait Inbox: Send + Sync + 'static {
     /// A notification arrived.
     fn notified(&self, method: &str, params: Payload);
-    /// Something is wanted.
+    /// A request arrived; returns its answer.
     fn asked<'a>(&'a self, method: &'a str, params: Payload) -> BoxFuture<'a, Result<Value, RpcError>>;
 }
 
@@ -239,7 +239,7 @@ impl Mux {
         }
     }
 
-    /// Ends everything that waits.
+    /// Fails all pending requests with this reason.
     pub(crate) fn close(&self, reason: &str) {
         self.reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| reason.to_owned());
         self.closed.cancel();
@@ -273,7 +273,7 @@ impl From<LinkError> for RpcError {
         match error {
             LinkError::Rpc(error) => error,
             LinkError::Unavailable(ServerUnavailable { why, .. })
-            | LinkError::Unauthorised(Blocked::Person(why) | Blocked::TemporaryFailure(why)) => {
+            | LinkError::Unauthorised(RequestBlocked::Person(why) | RequestBlocked::TemporaryFailure(why)) => {
                 Self::new(INTERNAL_ERROR, why)
             }
             LinkError::Cancelled => Self::new(INTERNAL_ERROR, "the request was cancelled"),

@@ -4,7 +4,9 @@ use super::{Upstreams, upstream::Upstream};
 use crate::{
     RpcError,
     jsonrpc::INTERNAL_ERROR,
-    server::{Completing, ListedPrompt, ListedTemplate, Page, PromptSource, ReadContents, Requester, ResourceSource},
+    server::{
+        CompletionFuture, ListedPrompt, ListedTemplate, Page, PromptSource, ReadContents, Requester, ResourceSource,
+    },
     wire::{
         Arguments, Item,
         answers::{Completion, PromptResult},
@@ -142,7 +144,7 @@ impl ResourceSource for Upstreams {
         &'a self,
         requester: &'a Requester,
         wanted: &'a Complete,
-    ) -> BoxFuture<'a, Result<Option<Completing>, RpcError>> {
+    ) -> BoxFuture<'a, Result<Option<CompletionFuture>, RpcError>> {
         Box::pin(async move {
             let Reference::Resource { uri, rest } = &wanted.reference else { return Ok(None) };
             for upstream in self.all() {
@@ -205,7 +207,7 @@ impl PromptSource for Upstreams {
         &'a self,
         requester: &'a Requester,
         wanted: &'a Complete,
-    ) -> BoxFuture<'a, Result<Option<Completing>, RpcError>> {
+    ) -> BoxFuture<'a, Result<Option<CompletionFuture>, RpcError>> {
         Box::pin(async move {
             let Reference::Prompt { name, rest } = &wanted.reference else { return Ok(None) };
             let Some((upstream, name)) = self.prompt(name) else { return Ok(None) };
@@ -227,7 +229,7 @@ impl Upstreams {
     }
 
     /// A server's completions; none if it does not support them.
-    async fn completion(&self, upstream: &Arc<Upstream>, requester: &Requester, wanted: Complete) -> Completing {
+    async fn completion(&self, upstream: &Arc<Upstream>, requester: &Requester, wanted: Complete) -> CompletionFuture {
         let answer = self.ask(upstream, requester, &Question::Completion(&wanted)).await;
         match answer.and_then(|answer| parse_answer::<Completed>(upstream, answer)) {
             Ok(Completed { completion }) => Item::Forwarded(completion),

@@ -81,17 +81,17 @@ pub(crate) async fn open(target: Target, inbox: Arc<dyn Inbox>) -> Result<Arc<Mu
 
 /// The complete address. It must have the same origin as the stream, because the credentials are valid for that origin
 /// only.
-fn resolve(base: &Uri, told: &str) -> Option<Uri> {
-    if let Ok(uri) = told.parse::<Uri>()
+fn resolve(base: &Uri, endpoint: &str) -> Option<Uri> {
+    if let Ok(uri) = endpoint.parse::<Uri>()
         && uri.scheme().is_some()
     {
         return (uri.scheme() == base.scheme() && uri.authority() == base.authority()).then_some(uri);
     }
-    let path = if told.starts_with('/') {
-        told.to_owned()
+    let path = if endpoint.starts_with('/') {
+        endpoint.to_owned()
     } else {
         let folder = base.path().rsplit_once('/').map_or("", |(folder, _)| folder);
-        format!("{folder}/{told}")
+        format!("{folder}/{endpoint}")
     };
     let mut parts = http::uri::Parts::default();
     parts.scheme = base.scheme().cloned();

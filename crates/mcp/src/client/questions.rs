@@ -11,7 +11,7 @@ use std::sync::{
 
 /// Questions of one server that wait for an answer.
 const MAX_QUESTIONS: usize = 256;
-/// Bytes of them.
+/// Maximum total size of a server's open requests.
 const MAX_QUESTION_BYTES: usize = 16 << 20;
 
 /// The account of one connection's questions.

@@ -16,7 +16,7 @@ pub enum Health {
     Healthy,
     /// The server answers, but some tools are withheld or left out.
     Degraded,
-    /// It does not answer.
+    /// The server does not answer.
     Unavailable,
 }
 

@@ -42,9 +42,9 @@ pub struct PluginTerms {
     pub declared: BTreeSet<String>,
     /// Declared tools that this process must register; another process of the plugin may register the rest.
     pub expected: BTreeSet<String>,
-    /// More about them.
+    /// Further statements about single tools.
     pub tools: BTreeMap<String, ToolTerms>,
-    /// How it speaks.
+    /// The protocol of the process.
     pub dialect: Dialect,
     /// Whether it is started with Toolyard rather than with the first call.
     pub on_startup: bool,

@@ -8,7 +8,7 @@ use super::{
     config::ServerConfig,
     live::{ConnectContext, LiveServer},
     mux::{Inbox, LinkError, ServerUnavailable, unknown},
-    oauth::{Authorizer, Blocked},
+    oauth::{Authorizer, RequestBlocked},
     retry_after::as_ms,
     terms::{Dialect, PluginTerms},
 };
@@ -40,12 +40,12 @@ use toolyard_protocol::{ErrorCode, Failure, RunId};
 
 /// The delay after the first failed start; it doubles with each further one.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
-/// up to this.
+/// The longest delay between two starts.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// A server that ran this long did not fail to start.
 const STEADY_AFTER: Duration = Duration::from_secs(30);
 
-/// How starting went lately.
+/// The outcomes of the latest starts.
 #[derive(Default)]
 pub(super) struct Attempts {
     failures: u32,
@@ -374,11 +374,11 @@ impl Upstream {
     }
 
     /// Forwards the progress of a call.
-    fn progressed(&self, told: wire::upstream::Progress) {
-        let token = told.progress_token.as_u64();
+    fn progressed(&self, progress_note: wire::upstream::Progress) {
+        let token = progress_note.progress_token.as_u64();
         let Some(progress) = token.and_then(|token| lock(&self.progress).get(&token).cloned()) else { return };
-        match wire::object(&told.step) {
-            Ok(step) => progress.report(told.message.unwrap_or_default(), Some(step)),
+        match wire::object(&progress_note.step) {
+            Ok(step) => progress.report(progress_note.message.unwrap_or_default(), Some(step)),
             Err(error) => tracing::warn!(server = self.name, error = error.message, "progress is not passed on"),
         }
     }
@@ -491,8 +491,8 @@ pub(crate) fn failed(server: &str, error: LinkError) -> Failed {
             let failure =
                 |why| Failure::new(ErrorCode::Unavailable, format!("{server}: {why}")).detail("server", server);
             match blocked {
-                Blocked::Person(why) => unauthorised(failure(why)).into(),
-                Blocked::TemporaryFailure(why) => failure(why).retryable(true).into(),
+                RequestBlocked::Person(why) => unauthorised(failure(why)).into(),
+                RequestBlocked::TemporaryFailure(why) => failure(why).retryable(true).into(),
             }
         }
         LinkError::Forgotten => Failed::new(ErrorCode::Unavailable, format!("{server}: it has forgotten our session")),

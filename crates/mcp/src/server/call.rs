@@ -12,7 +12,7 @@ use crate::{
     jsonrpc::INTERNAL_ERROR,
     wire::{
         self, Arguments,
-        answers::{InputRequest, InputRequired, Outcome, Progress, ReadResourceResult, Suggested},
+        answers::{InputRequest, InputRequired, Outcome, Progress, ReadResourceResult, SuggestionDetails},
         requests::{InputResponses, LogMessage},
     },
 };
@@ -33,11 +33,11 @@ use toolyard_protocol::{EventType, RunId, canonical};
 
 /// Requests that wait for their client's next one, over all clients.
 const MAX_SUSPENDED: usize = 1000;
-/// How long one waits.
+/// How long a suspended request is kept.
 const SUSPENDED_FOR: Duration = Duration::from_secs(600);
 
-/// What to do.
-pub(crate) enum Work {
+/// A request of a client that may take long or ask the client something.
+pub(crate) enum ClientRequest {
     /// Call a tool.
     Tool { name: String, arguments: Arguments, client_call: Option<String> },
     /// Get a prompt.
@@ -46,7 +46,7 @@ pub(crate) enum Work {
     Resource { uri: String, sources: Vec<Arc<dyn ResourceSource>>, not_found: RpcError },
 }
 
-impl Work {
+impl ClientRequest {
     /// The same for the same request: an answer to a question belongs to the request that raised it.
     fn digest(&self) -> Result<String, RpcError> {
         let what = match self {
@@ -58,8 +58,8 @@ impl Work {
     }
 }
 
-/// How a request ends, for now.
-pub(crate) enum Ended {
+/// The outcome of a request: its result, or questions that the client must answer first.
+pub(crate) enum RequestOutcome {
     /// With its result.
     Result(Outcome),
     /// With questions that its repetition must answer.
@@ -105,22 +105,22 @@ struct Running {
 
 /// Requests that wait for their client's next one.
 #[derive(Default)]
-pub(crate) struct Suspensions(Mutex<HashMap<String, Suspended>>);
+pub(crate) struct Suspensions(Mutex<HashMap<String, SuspendedRequest>>);
 
-struct Suspended {
+struct SuspendedRequest {
     running: Running,
     principal: String,
     digest: String,
 }
 
 impl Inner {
-    /// Runs work for a request, or goes on with work that waited for it.
+    /// Runs a request, or continues one that waited for the client's answers.
     pub(crate) async fn run(
         self: &Arc<Self>,
         exchange: &Exchange,
-        work: Work,
+        work: ClientRequest,
         input: InputAnswers,
-    ) -> Result<Ended, RpcError> {
+    ) -> Result<RequestOutcome, RpcError> {
         // Only if answers come with another request must that request be identified.
         let digest = if exchange.revision.has_handshake() { String::new() } else { work.digest()? };
         let mut running = match &input.state {
@@ -140,12 +140,12 @@ impl Inner {
             return self.suspend(exchange, running, digest);
         }
         match self.drive(exchange, &mut running).await? {
-            Some(result) => Ok(Ended::Result(result)),
+            Some(result) => Ok(RequestOutcome::Result(result)),
             None => self.suspend(exchange, running, digest),
         }
     }
 
-    fn start(self: &Arc<Self>, exchange: &Exchange, work: Work) -> Running {
+    fn start(self: &Arc<Self>, exchange: &Exchange, work: ClientRequest) -> Running {
         let engine = &self.engine;
         let run_id = engine.new_run_id();
         let cancel = engine.call_token();
@@ -195,13 +195,13 @@ impl Inner {
         self: Arc<Self>,
         caller: Arc<toolyard_engine::Caller>,
         run_id: RunId,
-        work: Work,
+        work: ClientRequest,
         asking: Asking,
         cancel: CancellationToken,
     ) -> Result<Outcome, RpcError> {
         let requester = Requester { engine: self.engine.clone(), caller: caller.clone(), run_id: Some(run_id) };
         match work {
-            Work::Tool { name, arguments, client_call } => {
+            ClientRequest::Tool { name, arguments, client_call } => {
                 let request = CallRequest {
                     tool: name.clone(),
                     args: arguments,
@@ -214,7 +214,7 @@ impl Inner {
                 let result = self.engine.call(caller.clone(), request).await.result;
                 tools::call_result(&self.engine, &caller, &name, result).map(|result| Outcome::Tool(Box::new(result)))
             }
-            Work::Prompt { name, arguments, sources } => {
+            ClientRequest::Prompt { name, arguments, sources } => {
                 let found = async {
                     for source in sources {
                         if let Some(result) = source.get(&requester, &name, &arguments).await? {
@@ -226,7 +226,7 @@ impl Inner {
                 };
                 tokio::select! { found = found => found, () = cancel.cancelled() => Err(stopped()) }
             }
-            Work::Resource { uri, sources, not_found } => {
+            ClientRequest::Resource { uri, sources, not_found } => {
                 let found = async {
                     for source in sources {
                         if let Some(contents) = source.read(&requester, &uri).await? {
@@ -351,7 +351,12 @@ impl Inner {
     }
 
     /// Ends the request with its questions; the work waits for the client's next request.
-    fn suspend(self: &Arc<Self>, exchange: &Exchange, mut running: Running, digest: String) -> Result<Ended, RpcError> {
+    fn suspend(
+        self: &Arc<Self>,
+        exchange: &Exchange,
+        mut running: Running,
+        digest: String,
+    ) -> Result<RequestOutcome, RpcError> {
         // Nothing polls the work until then, and its deadlines still apply.
         running.work.detach();
         let input_requests = running
@@ -363,7 +368,7 @@ impl Inner {
             })
             .collect();
         let state = uuid::Uuid::new_v4().simple().to_string();
-        let suspended = Suspended { running, principal: exchange.caller.principal.clone(), digest };
+        let suspended = SuspendedRequest { running, principal: exchange.caller.principal.clone(), digest };
         {
             let mut all = lock(&self.suspended.0);
             if all.len() >= MAX_SUSPENDED {
@@ -379,18 +384,18 @@ impl Inner {
                 lock(&inner.suspended.0).remove(&id);
             }
         });
-        Ok(Ended::NeedsInput(InputRequired { input_requests, request_state: state }))
+        Ok(RequestOutcome::NeedsInput(InputRequired { input_requests, request_state: state }))
     }
 
     fn wake(&self, exchange: &Exchange, state: &str, digest: &str) -> Result<Running, RpcError> {
         let unknown = || {
             let suggestion = "Send the request again without requestState.";
             RpcError::params("requestState is unknown, has expired, or belongs to another request")
-                .with(&Suggested { suggestion })
+                .with(&SuggestionDetails { suggestion })
         };
         let mut all = lock(&self.suspended.0);
         // The state cannot be guessed, but its holder must also be the client that received it, with the same request.
-        let fits = |s: &Suspended| s.principal == exchange.caller.principal && s.digest == digest;
+        let fits = |s: &SuspendedRequest| s.principal == exchange.caller.principal && s.digest == digest;
         if !all.get(state).is_some_and(fits) {
             return Err(unknown());
         }
@@ -419,8 +424,8 @@ impl Running {
         }
         let number = |key: &str| event.payload.as_ref().and_then(|p| p.get(key)).and_then(Value::as_f64);
         // Progress must increase, even if the tool reports otherwise.
-        let told = number("progress").filter(|p| *p > self.last_progress);
-        self.last_progress = told.unwrap_or(self.last_progress + 1.0);
+        let reported = number("progress").filter(|p| *p > self.last_progress);
+        self.last_progress = reported.unwrap_or(self.last_progress + 1.0);
         let progress = Progress {
             progress_token: token,
             progress: whole(self.last_progress),

@@ -2,7 +2,7 @@
 
 use super::{
     Change, Exchange, Inner, Requester,
-    call::{Ended, InputAnswers, Work},
+    call::{ClientRequest, InputAnswers, RequestOutcome},
     notice, session,
 };
 use crate::{
@@ -11,8 +11,9 @@ use crate::{
     wire::{
         self, Item, Payload,
         answers::{
-            Acknowledged, AfterTools, Answer, CacheScope, Changed, Completed, Completion, Discovered, Initialized,
-            Missing, PromptList, ResourceList, ResultMeta, ResultType, ServerCapabilities, Suggested, TemplateList,
+            Acknowledged, AfterTools, Answer, CacheScope, ChangeNotification, Completed, Completion, Discovered,
+            Initialized, MissingResource, PromptList, ResourceList, ResultMeta, ResultType, ServerCapabilities,
+            SuggestionDetails, TemplateList,
         },
         requests::{Complete, Listen, ListenFilter, Listing, NamedCall, ReadResource, Reference, SetLevel, Subscribe},
     },
@@ -33,7 +34,7 @@ const NOTHING: &str = "{}";
 
 /// Whether a client may cache an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Keep {
+enum CachePolicy {
     Never,
     /// For this many milliseconds, privately.
     For(u64),
@@ -85,7 +86,7 @@ impl Inner {
             capabilities: ServerCapabilities::new(false),
             instructions: self.instructions(exchange).await,
         };
-        self.written(exchange, result, Keep::For(LIST_TTL_MS))
+        self.written(exchange, result, CachePolicy::For(LIST_TTL_MS))
     }
 
     async fn instructions(&self, exchange: &Exchange) -> Option<String> {
@@ -97,7 +98,7 @@ impl Inner {
     }
 
     /// A result with what its revision adds to every result.
-    fn written(&self, exchange: &Exchange, result: impl Serialize, keep: Keep) -> Result<String, RpcError> {
+    fn written(&self, exchange: &Exchange, result: impl Serialize, keep: CachePolicy) -> Result<String, RpcError> {
         self.written_with(exchange, result, ResultType::Complete, ResultMeta::default(), keep)
     }
 
@@ -107,14 +108,14 @@ impl Inner {
         result: impl Serialize,
         result_type: ResultType,
         meta: ResultMeta,
-        keep: Keep,
+        keep: CachePolicy,
     ) -> Result<String, RpcError> {
         if exchange.revision.has_handshake() {
             return wire::text(&Answer { result, result_type: None, ttl_ms: None, cache_scope: None, meta });
         }
         let (ttl_ms, cache_scope) = match keep {
-            Keep::Never => (None, None),
-            Keep::For(ttl) => (Some(ttl), Some(CacheScope::Private)),
+            CachePolicy::Never => (None, None),
+            CachePolicy::For(ttl) => (Some(ttl), Some(CacheScope::Private)),
         };
         let meta = meta.with_server(self.info.clone());
         wire::text(&Answer { result, result_type: Some(result_type), ttl_ms, cache_scope, meta })
@@ -128,7 +129,7 @@ impl Inner {
         let list = self.tool_list(&exchange.caller).await?;
         let tools = list.pages.get(page).ok_or_else(bad_cursor)?;
         let next_cursor = (page + 1 < list.pages.len()).then(|| encoded(&(page + 1).to_string()));
-        let rest = self.written(exchange, AfterTools { next_cursor }, Keep::For(LIST_TTL_MS))?;
+        let rest = self.written(exchange, AfterTools { next_cursor }, CachePolicy::For(LIST_TTL_MS))?;
         // `{"tools":[…]`, followed by the members of `rest` without the opening brace.
         let mut text = String::with_capacity(tools.len() + rest.len() + 16);
         text.push_str("{\"tools\":");
@@ -143,20 +144,20 @@ impl Inner {
     async fn tools_call(self: &Arc<Self>, exchange: &Exchange, call: NamedCall) -> Result<String, RpcError> {
         let NamedCall { name, arguments, input_responses, request_state } = call;
         let client_call = exchange.origin.id.clone();
-        let work = Work::Tool { name, arguments: arguments.unwrap_or_default(), client_call };
+        let work = ClientRequest::Tool { name, arguments: arguments.unwrap_or_default(), client_call };
         let ended = self.run(exchange, work, InputAnswers::new(exchange, input_responses, request_state)).await?;
-        self.ended(exchange, ended, Keep::Never)
+        self.ended(exchange, ended, CachePolicy::Never)
     }
 
-    fn ended(&self, exchange: &Exchange, ended: Ended, keep: Keep) -> Result<String, RpcError> {
+    fn ended(&self, exchange: &Exchange, ended: RequestOutcome, keep: CachePolicy) -> Result<String, RpcError> {
         match ended {
-            Ended::Result(mut result) => {
+            RequestOutcome::Result(mut result) => {
                 let meta = result.take_meta();
                 self.written_with(exchange, result, ResultType::Complete, meta, keep)
             }
-            Ended::NeedsInput(questions) => {
+            RequestOutcome::NeedsInput(questions) => {
                 let meta = ResultMeta::default();
-                self.written_with(exchange, questions, ResultType::InputRequired, meta, Keep::Never)
+                self.written_with(exchange, questions, ResultType::InputRequired, meta, CachePolicy::Never)
             }
         }
     }
@@ -205,7 +206,7 @@ impl Inner {
             }
         }
         let result = ResourceList { resources: items, next_cursor: next.as_deref().map(encoded) };
-        self.written(exchange, result, Keep::For(0))
+        self.written(exchange, result, CachePolicy::For(0))
     }
 
     async fn templates_list(&self, exchange: &Exchange) -> Result<String, RpcError> {
@@ -217,7 +218,7 @@ impl Inner {
                 Err(error) => tracing::warn!(source = source.name(), error = error.message, "no templates"),
             }
         }
-        self.written(exchange, TemplateList { resource_templates }, Keep::For(LIST_TTL_MS))
+        self.written(exchange, TemplateList { resource_templates }, CachePolicy::For(LIST_TTL_MS))
     }
 
     async fn resources_read(self: &Arc<Self>, exchange: &Exchange, read: ReadResource) -> Result<String, RpcError> {
@@ -226,11 +227,11 @@ impl Inner {
         let not_found = {
             let shown: String = uri.chars().take(256).collect();
             let code = if exchange.revision.has_handshake() { RESOURCE_NOT_FOUND } else { jsonrpc::INVALID_PARAMS };
-            RpcError::new(code, "Resource not found").with(&Missing { uri: &shown })
+            RpcError::new(code, "Resource not found").with(&MissingResource { uri: &shown })
         };
-        let work = Work::Resource { uri, sources, not_found };
+        let work = ClientRequest::Resource { uri, sources, not_found };
         let ended = self.run(exchange, work, InputAnswers::new(exchange, input_responses, request_state)).await?;
-        self.ended(exchange, ended, Keep::For(0))
+        self.ended(exchange, ended, CachePolicy::For(0))
     }
 
     fn subscribe(self: &Arc<Self>, exchange: &Exchange, wanted: &Subscribe) -> Result<String, RpcError> {
@@ -251,15 +252,15 @@ impl Inner {
                 }
             }
         }
-        self.written(exchange, PromptList { prompts }, Keep::For(0))
+        self.written(exchange, PromptList { prompts }, CachePolicy::For(0))
     }
 
     async fn prompts_get(self: &Arc<Self>, exchange: &Exchange, call: NamedCall) -> Result<String, RpcError> {
         let NamedCall { name, arguments, input_responses, request_state } = call;
         let sources = self.prompts.clone();
-        let work = Work::Prompt { name, arguments: arguments.unwrap_or_default(), sources };
+        let work = ClientRequest::Prompt { name, arguments: arguments.unwrap_or_default(), sources };
         let ended = self.run(exchange, work, InputAnswers::new(exchange, input_responses, request_state)).await?;
-        self.ended(exchange, ended, Keep::Never)
+        self.ended(exchange, ended, CachePolicy::Never)
     }
 
     async fn complete(&self, exchange: &Exchange, wanted: &Complete) -> Result<String, RpcError> {
@@ -284,7 +285,7 @@ impl Inner {
             }
         }
         let completion = found.unwrap_or_else(|| Item::Own(Completion::default()));
-        self.written(exchange, Completed { completion }, Keep::Never)
+        self.written(exchange, Completed { completion }, CachePolicy::Never)
     }
 
     /// Sends notifications of changes until the client cancels the request; then answers it.
@@ -304,22 +305,22 @@ impl Inner {
                 change = changes.recv() => change,
                 () = exchange.cancel.cancelled() => break,
             };
-            let told = match change {
+            let changes = match change {
                 Ok(change) => Vec::from([change]),
                 // The missed changes are unknown, so all lists may have changed.
                 Err(RecvError::Lagged(_)) => Vec::from([Change::Tools, Change::Prompts, Change::Resources]),
                 Err(RecvError::Closed) => break,
             };
-            for change in told.iter().filter(|change| filter.wants(change)) {
+            for change in changes.iter().filter(|change| filter.wants(change)) {
                 let uri = if let Change::Resource(uri) = change { Some(uri.as_str()) } else { None };
-                let text = jsonrpc::notification(notice(change), Some(&Changed { meta: Some(&meta), uri }));
+                let text = jsonrpc::notification(notice(change), Some(&ChangeNotification { meta: Some(&meta), uri }));
                 if !exchange.outlet.send(text).await {
                     break;
                 }
             }
         }
         let nothing = wire::Empty {};
-        self.written_with(exchange, nothing, ResultType::Complete, meta, Keep::Never)
+        self.written_with(exchange, nothing, ResultType::Complete, meta, CachePolicy::Never)
     }
 }
 
@@ -362,5 +363,5 @@ fn encoded(cursor: &str) -> String {
 
 fn bad_cursor() -> RpcError {
     let suggestion = "List again without a cursor.";
-    RpcError::params("the cursor is not one of ours").with(&Suggested { suggestion })
+    RpcError::params("the cursor is not one of ours").with(&SuggestionDetails { suggestion })
 }

@@ -49,9 +49,9 @@ const VERSION_HEADER: &str = "mcp-protocol-version";
 
 /// What is answered.
 pub enum HttpBody {
-    /// All of it.
+    /// The complete body.
     Whole(Bytes),
-    /// As it comes.
+    /// A body that is sent in pieces.
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
@@ -70,7 +70,7 @@ pub enum RequestKind {
 #[derive(Clone)]
 pub struct HttpDoor {
     inner: Arc<Inner>,
-    sessions: Arc<Mutex<HashMap<String, Held>>>,
+    sessions: Arc<Mutex<HashMap<String, HttpSession>>>,
     stop: CancellationToken,
     /// Makes the id of a session from a random one.
     name: Option<Arc<SessionName>>,
@@ -80,7 +80,7 @@ pub struct HttpDoor {
 type SessionName = dyn Fn(&str) -> String + Send + Sync;
 
 #[derive(Clone)]
-struct Held {
+struct HttpSession {
     session: Arc<Session>,
     principal: String,
 }
@@ -305,7 +305,7 @@ impl HttpDoor {
         match self.inner.initialize(&exchange).await {
             Err(bad) => error(StatusCode::INTERNAL_SERVER_ERROR, &id, &bad),
             Ok(result) => {
-                self.keep(Held { session, principal: client.principal });
+                self.keep(HttpSession { session, principal: client.principal });
                 let mut response = json_text(StatusCode::OK, jsonrpc::result_text(&id, &result));
                 if let Ok(value) = HeaderValue::from_str(&session_id) {
                     response.headers_mut().insert(SESSION_HEADER, value);
@@ -315,10 +315,10 @@ impl HttpDoor {
         }
     }
 
-    fn keep(&self, held: Held) {
+    fn keep(&self, held: HttpSession) {
         let mut sessions = lock(&self.sessions);
         if sessions.len() >= MAX_SESSIONS {
-            let idle = |held: &Held| held.session.idle_for();
+            let idle = |held: &HttpSession| held.session.idle_for();
             let oldest = sessions.iter().max_by_key(|(_, held)| idle(held)).map(|(id, _)| id.clone());
             if let Some(held) = oldest.and_then(|id| sessions.remove(&id)) {
                 held.session.end();

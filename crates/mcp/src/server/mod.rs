@@ -19,7 +19,7 @@ mod tools;
 use crate::{
     ClientRoutes,
     revision::{ClientCapabilities, Revision},
-    wire::{Empty, Implementation, answers::Changed, requests::CallOrigin},
+    wire::{Empty, Implementation, answers::ChangeNotification, requests::CallOrigin},
 };
 use serde_json::Value;
 use session::{Outlet, Session, lock};
@@ -36,7 +36,8 @@ pub use approve::{ClientApprovals, HttpClientApprovals};
 pub use notes::{VaultNotes, note_uri};
 pub use skills::Skills;
 pub use sources::{
-    Completing, ListedPrompt, ListedTemplate, Page, PromptSource, ReadContents, Requester, ResourceSource, ToolExtras,
+    CompletionFuture, ListedPrompt, ListedTemplate, Page, PromptSource, ReadContents, Requester, ResourceSource,
+    ToolExtras,
 };
 
 /// Number of changes that a client may miss before it is notified of a changed list instead.
@@ -259,7 +260,10 @@ pub(crate) async fn forward_changes(inner: Arc<Inner>, session: Arc<Session>) {
         match change {
             Ok(Change::Resource(uri)) => {
                 if session.is_subscribed(&uri) {
-                    session.tell("notifications/resources/updated", Some(&Changed { meta: None, uri: Some(&uri) }));
+                    session.tell(
+                        "notifications/resources/updated",
+                        Some(&ChangeNotification { meta: None, uri: Some(&uri) }),
+                    );
                 }
             }
             Ok(change) => session.tell(notice(&change), None::<&Empty>),

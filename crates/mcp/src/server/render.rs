@@ -5,7 +5,7 @@ use crate::{
     RpcError,
     wire::{
         self, Payload,
-        answers::{CallToolResult, Content, Suggested},
+        answers::{CallToolResult, Content, SuggestionDetails},
     },
 };
 use serde::Deserialize;
@@ -44,7 +44,7 @@ impl McpServer {
 
 fn refused(error: &RpcError) -> CallToolResult {
     let mut text = error.message.clone();
-    if let Some(Ok(Suggested { suggestion })) = error.data.as_ref().map(Suggested::deserialize) {
+    if let Some(Ok(SuggestionDetails { suggestion })) = error.data.as_ref().map(SuggestionDetails::deserialize) {
         text.push('\n');
         text.push_str(suggestion);
     }

@@ -166,7 +166,7 @@ impl Session {
         Some(InFlight { session: self.clone(), key })
     }
 
-    /// The client takes a request back.
+    /// The client cancels a request.
     pub(crate) fn cancel(&self, id: &Value) {
         if let Some(token) = lock(&self.in_flight).get(&id.to_string()) {
             token.cancel();
@@ -203,7 +203,7 @@ impl Session {
         let id = Value::from(format!("toolyard-{}", self.next_id.fetch_add(1, Ordering::Relaxed)));
         let (waiter, answer) = oneshot::channel();
         lock(&self.pending).insert(id.to_string(), waiter);
-        let _forget = Forget { session: self, key: id.to_string() };
+        let _forget = PendingGuard { session: self, key: id.to_string() };
         let gone = || RpcError::new(INTERNAL_ERROR, "the client disconnected");
         if !outlet.send(jsonrpc::request(&id, method, params)).await {
             return Err(gone());
@@ -241,12 +241,12 @@ impl Drop for InFlight {
     }
 }
 
-struct Forget<'a> {
+struct PendingGuard<'a> {
     session: &'a Session,
     key: String,
 }
 
-impl Drop for Forget<'_> {
+impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
         lock(&self.session.pending).remove(&self.key);
     }

@@ -51,12 +51,12 @@ pub type ListedPrompt = Item<Prompt, ForwardedPrompt>;
 /// Contents of a resource.
 pub type ReadContents = Item<ResourceContents>;
 /// Suggestions for an argument.
-pub type Completing = Item<Completion, Value>;
+pub type CompletionFuture = Item<Completion, Value>;
 
 /// One page of a list.
 #[derive(Debug, Clone, Default)]
 pub struct Page {
-    /// What is on it.
+    /// The entries of the page.
     pub items: Vec<Item<Resource, ForwardedResource>>,
     /// Where the next begins.
     pub next: Option<String>,
@@ -85,7 +85,7 @@ pub trait ResourceSource: Send + Sync + 'static {
         &'a self,
         _: &'a Requester,
         _: &'a Complete,
-    ) -> BoxFuture<'a, Result<Option<Completing>, RpcError>> {
+    ) -> BoxFuture<'a, Result<Option<CompletionFuture>, RpcError>> {
         Box::pin(async { Ok(None) })
     }
 }
@@ -108,7 +108,7 @@ pub trait PromptSource: Send + Sync + 'static {
         &'a self,
         _: &'a Requester,
         _: &'a Complete,
-    ) -> BoxFuture<'a, Result<Option<Completing>, RpcError>> {
+    ) -> BoxFuture<'a, Result<Option<CompletionFuture>, RpcError>> {
         Box::pin(async { Ok(None) })
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     jsonrpc::{INVALID_PARAMS, MISSING_CAPABILITY},
     wire::{
         self, Item, Payload,
-        answers::{CallToolResult, Content, ListedTool, ResultMeta, Suggested, ToolAnnotations},
+        answers::{CallToolResult, Content, ListedTool, ResultMeta, SuggestionDetails, ToolAnnotations},
         upstream::{ToolDetails, UpstreamError},
     },
 };
@@ -172,7 +172,7 @@ pub(crate) fn call_result(
         let near = failure.suggestion.filter(|_| failure.code == ErrorCode::NotFound);
         let error = RpcError::new(INVALID_PARAMS, format!("Unknown tool: {shown}"));
         return Err(match near {
-            Some(near) => error.with(&Suggested { suggestion: &near }),
+            Some(near) => error.with(&SuggestionDetails { suggestion: &near }),
             None => error,
         });
     }

@@ -196,7 +196,7 @@ pub struct ToolAnnotations {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Content {
-    /// One text of ours.
+    /// One text made by Toolyard.
     Text([TextContent; 1]),
     /// The content of a tool, a plugin or another server, passed on unchanged.
     Forwarded(Value),
@@ -223,13 +223,13 @@ pub struct TextContent {
 pub struct CallToolResult {
     /// What a model reads.
     pub content: Content,
-    /// The same for programs.
+    /// The output as JSON, for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub structured_content: Option<Value>,
     /// Whether the tool failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_error: Option<bool>,
-    /// More about it.
+    /// Metadata of the result.
     #[serde(rename = "_meta", skip_serializing_if = "ResultMeta::is_empty")]
     pub meta: ResultMeta,
 }
@@ -277,7 +277,7 @@ pub(crate) struct InputRequired {
     pub(crate) request_state: String,
 }
 
-/// One of them.
+/// One question.
 #[derive(Debug, Serialize)]
 pub(crate) struct InputRequest {
     pub(crate) method: String,
@@ -352,7 +352,7 @@ pub struct ResourceContents {
     /// The content.
     #[serde(flatten)]
     pub body: ResourceBody,
-    /// More about it.
+    /// Metadata of the result.
     #[serde(rename = "_meta")]
     pub meta: ContentsMeta,
 }
@@ -393,7 +393,7 @@ pub struct Prompt {
     pub title: String,
     /// The description.
     pub description: String,
-    /// What it takes.
+    /// The arguments of the prompt.
     pub arguments: Vec<PromptArgument>,
 }
 
@@ -436,11 +436,11 @@ pub(crate) struct Completed {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Completion {
-    /// The best of them.
+    /// The best suggestions.
     pub values: Vec<String>,
-    /// How many there are.
+    /// Number of suggestions in total.
     pub total: usize,
-    /// Whether there are more.
+    /// Whether there are more suggestions than listed.
     pub has_more: bool,
 }
 
@@ -454,7 +454,7 @@ pub(crate) struct Acknowledged<'a> {
 
 /// The parameters of a notification that something changed.
 #[derive(Debug, Serialize)]
-pub(crate) struct Changed<'a> {
+pub(crate) struct ChangeNotification<'a> {
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     pub(crate) meta: Option<&'a ResultMeta>,
     /// The URI, if it is a resource.
@@ -486,13 +486,13 @@ pub(crate) struct ElicitationForm {
 
 /// The details of an error with a suggestion.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Suggested<'a> {
+pub(crate) struct SuggestionDetails<'a> {
     pub(crate) suggestion: &'a str,
 }
 
 /// Facts of an error about a resource that is not there.
 #[derive(Debug, Serialize)]
-pub(crate) struct Missing<'a> {
+pub(crate) struct MissingResource<'a> {
     pub(crate) uri: &'a str,
 }
 

@@ -23,7 +23,7 @@ pub type Payload = Map<String, Value>;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Item<Own, Theirs = Payload> {
-    /// One of our own.
+    /// An entry made by Toolyard.
     Own(Own),
     /// Another server's, passed on unchanged except for names, which get a prefix.
     Forwarded(Theirs),

@@ -340,7 +340,7 @@ pub struct ToolDetails {
     /// The annotations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Value>,
-    /// Pictures of it.
+    /// Icons of the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icons: Option<Value>,
     /// Other metadata.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use toolyard_engine::BoxFuture;
 use toolyard_mcp::{
     RpcError,
-    server::{Change, Completing, ListedTemplate, Page, ReadContents, Requester, ResourceSource},
+    server::{Change, CompletionFuture, ListedTemplate, Page, ReadContents, Requester, ResourceSource},
     wire::{
         Item,
         answers::{Completion, ContentsMeta, Resource, ResourceBody, ResourceContents, Template},
@@ -77,7 +77,7 @@ impl ResourceSource for Numbers {
         &'a self,
         _: &'a Requester,
         wanted: &'a Complete,
-    ) -> BoxFuture<'a, Result<Option<Completing>, RpcError>> {
+    ) -> BoxFuture<'a, Result<Option<CompletionFuture>, RpcError>> {
         let ours = matches!(&wanted.reference, Reference::Resource { uri, .. } if self.owns(uri));
         let numbers = Completion { values: vec!["1".to_owned(), "2".to_owned()], total: 2, has_more: false };
         Box::pin(async move { Ok(ours.then_some(Item::Own(numbers))) })

@@ -100,11 +100,11 @@ impl Child {
         }
         // The task that reads stderr may lag behind.
         tokio::time::sleep(LAST_WORDS / 4).await;
-        let said = self.messages.said();
-        match (said.is_empty(), status.is_empty()) {
+        let stderr_text = self.messages.stderr_text();
+        match (stderr_text.is_empty(), status.is_empty()) {
             (true, true) => error,
             (true, false) => ProgramError::NotStarted(status),
-            (false, _) => ProgramError::NotStarted(said),
+            (false, _) => ProgramError::NotStarted(stderr_text),
         }
     }
 }
@@ -127,7 +127,7 @@ impl Messages {
         }
     }
 
-    fn said(&self) -> String {
+    fn stderr_text(&self) -> String {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().map(String::as_str).collect::<Vec<_>>().join("; ")
     }

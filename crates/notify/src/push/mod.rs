@@ -25,7 +25,7 @@ const MAX_ENDPOINT: usize = 2048;
 pub struct PushSubscription {
     /// The paired device it belongs to.
     pub device: String,
-    /// The address of the push service for this browser. Whoever knows it can send to it with the right key.
+    /// The address of the push service for this browser. Anybody who knows it can send to it with the right key.
     pub endpoint: String,
     /// The browser's keys.
     pub keys: SubscriptionKeys,

@@ -49,7 +49,7 @@ pub(super) fn unpack(file: &Path, to: &Path, budget: &mut Budget) -> Result<(), 
         budget.take(size)?;
         let raw = about.path.unwrap_or_else(|| entry.header().path_bytes().into_owned());
         let path = relative(&raw)?;
-        if about.size.is_some_and(|said| said != size) {
+        if about.size.is_some_and(|declared| declared != size) {
             return Err(format!("{} has two sizes", names::shown(&path)));
         }
         match kind {
@@ -91,8 +91,8 @@ impl ExtensionHeaders {
                 }
                 b"path" => self.path = Some(value.to_owned()),
                 b"size" => {
-                    let said = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-                    self.size = Some(said.ok_or("a size that is no number")?);
+                    let declared = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+                    self.size = Some(declared.ok_or("a size that is no number")?);
                 }
                 key if key.starts_with(b"GNU.sparse") => return Err("a sparse file".to_owned()),
                 _ => {}
@@ -217,7 +217,8 @@ mod tests {
         assert!(result.unwrap_err().contains("extension header"), "a name of a gigabyte");
         let (_dir, result) = unpacked(&[entry(b"cut", EntryType::Regular, b"abc", 4 << 10)]);
         assert!(result.is_err(), "an archive that ends early");
-        let sized = |said: &str| unpacked(&[pax(&[("size", said)]), entry(b"a", EntryType::Regular, b"abc", 3)]).1;
+        let sized =
+            |declared: &str| unpacked(&[pax(&[("size", declared)]), entry(b"a", EntryType::Regular, b"abc", 3)]).1;
         assert!(sized("3").is_ok() && sized("1024").unwrap_err().contains("two sizes"));
         let mut budget = Budget::new();
         let dir = tempfile::tempdir().unwrap();

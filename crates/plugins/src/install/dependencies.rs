@@ -10,9 +10,9 @@ use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, path::Path};
 use toolyard_beneath::{Folder, Links, explained};
 
-/// `package.json` has at most this many bytes,
+/// Maximum size of `package.json`, in bytes.
 const MAX_PACKAGE_JSON_BYTES: u64 = 1 << 20;
-/// a lockfile this many.
+/// Maximum size of a lockfile, in bytes.
 pub(super) const MAX_LOCK_BYTES: u64 = 32 << 20;
 /// Maximum number of dependencies of one plugin.
 const MAX_DEPENDENCIES: usize = 2_000;
@@ -78,12 +78,12 @@ impl Dependencies {
 pub(super) fn wanted(package: &Path) -> Result<Option<Dependencies>, String> {
     let folder = Folder::open(package).map_err(|e| explained(e).to_string())?;
     let Some(text) = read(&folder, "package.json", MAX_PACKAGE_JSON_BYTES)? else { return Ok(None) };
-    let said: PackageJson = serde_json::from_slice(&text).map_err(|e| format!("package.json: {e}"))?;
+    let manifest: PackageJson = serde_json::from_slice(&text).map_err(|e| format!("package.json: {e}"))?;
     let has_modules = folder.folder("node_modules", Links::Refuse).is_ok();
     let mut wanted = Dependencies {
         private: true,
-        dependencies: said.dependencies,
-        optional_dependencies: said.optional_dependencies,
+        dependencies: manifest.dependencies,
+        optional_dependencies: manifest.optional_dependencies,
         lock: None,
     };
     check_ranges("package.json", &wanted.dependencies)?;
@@ -202,7 +202,7 @@ pub(super) fn check_lock(text: &[u8]) -> Result<Vec<String>, String> {
     Ok(required)
 }
 
-/// What holds for every entry of a lockfile.
+/// The checks of every entry of a lockfile.
 fn check_entry<'a>(place: &str, entry: &'a Value) -> Result<&'a Map<String, Value>, String> {
     let entry = entry.as_object().ok_or_else(|| format!("{place:?} is no object"))?;
     let is_place =
@@ -286,24 +286,24 @@ mod tests {
 
     #[test]
     fn npm_sees_nothing_of_the_package_but_names_and_ranges() {
-        let said = json!({
+        let manifest = json!({
             "name": "p", "scripts": {"preinstall": "x"}, "workspaces": ["w"], "gypfile": true, "bin": {"git": "x"},
             "overrides": {"a": "file:x"}, "devDependencies": {"d": "file:x"}, "dependencies": {"a": "1"},
         });
-        let wanted = package(&[("package.json", said)]).unwrap().unwrap();
+        let wanted = package(&[("package.json", manifest)]).unwrap().unwrap();
         let seen: Value = serde_json::from_slice(&wanted.package_json().unwrap()).unwrap();
         assert_eq!(seen, json!({"private": true, "dependencies": {"a": "1"}}));
     }
 
     #[test]
     fn a_lockfile_keeps_versions_and_hashes_and_loses_addresses() {
-        let said = json!({"dependencies": {"a": "^1"}});
+        let manifest = json!({"dependencies": {"a": "^1"}});
         let lock = json!({"lockfileVersion": 3, "packages": {
             "": {"dependencies": {"a": "file:x"}, "scripts": {"install": "x"}},
             "node_modules/a": {"version": "1.2.0", "resolved": "https://evil.example/a.tgz", "integrity": "sha512-x", "bin": {"sh": "x"}, "hasInstallScript": true},
             "node_modules/a/node_modules/@s/b": {"version": "2.0.0", "integrity": "sha512-y"},
         }});
-        let files = [("package.json", said.clone()), ("package-lock.json", lock)];
+        let files = [("package.json", manifest.clone()), ("package-lock.json", lock)];
         let seen: Value = serde_json::from_slice(&package(&files).unwrap().unwrap().lock().unwrap()).unwrap();
         assert_eq!(seen["packages"][""], json!({"private": true, "dependencies": {"a": "^1"}}));
         assert_eq!(seen["packages"]["node_modules/a"], json!({"version": "1.2.0", "integrity": "sha512-x"}));
@@ -320,12 +320,12 @@ mod tests {
         ] {
             for name in LOCKFILES {
                 let lock = json!({"lockfileVersion": 3, "packages": {place: entry}});
-                let refused = package(&[("package.json", said.clone()), (name, lock)]);
+                let refused = package(&[("package.json", manifest.clone()), (name, lock)]);
                 assert!(refused.is_err(), "{place} {entry}");
             }
         }
         let old = json!({"lockfileVersion": 1, "dependencies": {"a": {"version": git}}});
-        let found = package(&[("package.json", said), ("package-lock.json", old)]).unwrap().unwrap();
+        let found = package(&[("package.json", manifest), ("package-lock.json", old)]).unwrap().unwrap();
         assert!(found.lock().is_none(), "a lockfile of the old format is not used");
     }
 

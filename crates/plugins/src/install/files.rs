@@ -17,7 +17,7 @@ const LEFT_OUT: [&str; 2] = [".git", ".npmrc"];
 /// Of no use to a plugin that a person develops.
 const BUILT: [&str; 2] = ["target", "__pycache__"];
 
-/// What a package may still take.
+/// The bytes and files that a package may still use.
 pub(super) struct Budget {
     bytes: u64,
     entries: u64,

@@ -167,7 +167,7 @@ impl Fetcher {
     ) -> Result<(), Failure> {
         let program = find(call.name).ok_or_else(|| {
             unavailable(call.what, format!("{} is not installed", call.name)).suggest(format!(
-                "Install {}, or install the plugin from a folder or tarball that needs it not.",
+                "Install {}, or install the plugin from a folder or tarball that does not need it.",
                 call.name
             ))
         })?;

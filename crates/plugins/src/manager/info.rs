@@ -50,7 +50,7 @@ pub struct PluginInfo {
     /// The permissions in its manifest, if it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asks: Option<Permissions>,
-    /// What it may touch.
+    /// What the plugin was granted.
     pub grant: Grant,
     /// Whether its processes run in the sandbox.
     pub confined: bool,
@@ -66,7 +66,7 @@ pub struct PluginInfo {
 pub struct MissingSandboxFeature {
     /// What is missing.
     pub wall: String,
-    /// What follows from it.
+    /// What the missing feature means for plugins.
     pub consequence: String,
 }
 
@@ -93,9 +93,9 @@ struct HealthCheck {
 impl ReportedHealth {
     fn problems(self) -> impl Iterator<Item = String> {
         let failed = self.checks.into_iter().flatten().filter(|check| check.status.as_deref() != Some("healthy"));
-        let told =
+        let describe =
             |check: HealthCheck| format!("{}: {}", check.name.unwrap_or_default(), check.message.unwrap_or_default());
-        self.notes.into_iter().flatten().chain(failed.map(told))
+        self.notes.into_iter().flatten().chain(failed.map(describe))
     }
 }
 

@@ -6,7 +6,7 @@
 
 use toolyard_text::terms::{self, MEMORIES, Side};
 
-/// One kind of thing.
+/// A kind of entity that a question can ask for.
 struct EntityKind {
     /// Words with which questions ask for this kind.
     asked: &'static str,

@@ -16,9 +16,9 @@ use rquickjs::{
 use serde_json::value::RawValue;
 use std::{cell::RefCell, collections::HashMap, io, process::ExitCode, rc::Rc};
 
-/// What is in the interpreter before the script: the bridge and the console,
+/// JavaScript that runs before the script: the bridge and the console.
 const PRELUDE: &str = include_str!("prelude.js");
-/// and a few globals of Node and browsers.
+/// JavaScript that defines a few globals of Node and browsers.
 const GLOBALS: &str = include_str!("globals.js");
 /// Characters of an exception's message and stack that cross.
 const MAX_THROWN_CHARS: usize = 4_000;

@@ -20,15 +20,15 @@ const MAX_LIST_WAIT_MS: u64 = 30_000;
 const MAX_GRANT_MS: u64 = 315_360_000_000;
 
 methods! {
-    /// Lists the open questions with what they show, oldest first; can wait until the list changes.
+    /// Lists the open questions with arguments, diff and rule, oldest first; can wait until the list changes.
     ApprovalsList = "approvals.list", question().lane(Lane::Waiting), ListParams => Questions;
-    /// Shows one question with what it shows and its answer.
+    /// Shows one question with arguments, diff and rule, and its answer.
     ApprovalsShow = "approvals.show", question(), ShowParams => ShownQuestion;
     /// Answers a question; the answer is bound to what was shown.
     ApprovalsAnswer = "approvals.answer", Terms::consent().everywhere(), AnswerParams => Answered;
     /// Lists the lasting permissions that have not ended, oldest first.
     GrantsList = "grants.list", Terms::read().everywhere(), GrantsListParams => Grants;
-    /// Takes a lasting permission back.
+    /// Revokes a lasting permission.
     GrantsRevoke = "grants.revoke", Terms::new(Some(Scope::Approvals), Effect::State).uses(&[Power::Approve]).everywhere(), RevokeParams => Revoked;
 }
 
@@ -130,7 +130,7 @@ pub struct Question {
     pub asked_at: Timestamp,
     /// When the question expires.
     pub expires_at: Timestamp,
-    /// Whether a caller waits for the answer right now. If not, the caller can come back for it.
+    /// Whether a caller waits for the answer now. If not, the caller can ask for the result later.
     pub waiting: bool,
     /// The path arguments of the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

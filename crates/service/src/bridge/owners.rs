@@ -1,9 +1,9 @@
 //! Which node has a bridged session, where several nodes use the store.
 //!
 //! A session belongs to the node where it was opened, in that node's present life. Requests for it at another node are
-//! passed on there, and its events are told at every node. When the node is gone, the first node that is asked for the
-//! session takes it over with its waiting messages. A plugin that reconnects through a load balancer brings its session
-//! along: the node that it reaches has the session handed over.
+//! passed on there, and its events are sent to the clients of every node. When the node is gone, the first node that is
+//! asked for the session takes it over with its waiting messages. A plugin that reconnects through a load balancer
+//! brings its session along: the node that it reaches has the session handed over.
 
 use super::{INBOX, OPENINGS, SAID};
 use crate::{
@@ -257,7 +257,7 @@ impl Hub {
     async fn fetch_bridge(&self, cluster: &Arc<Cluster>, session: &str, digest: String) -> Result<(), Failure> {
         let (store, key) = (self.store().clone(), session.to_owned());
         let Some(kept) = blocking(move || read(&*store, &key)).await? else { return Ok(()) };
-        // Whoever does not know the secret moves no session.
+        // A request without the session's secret cannot move the session.
         if !bool::from(kept.opening.token_sha256.as_bytes().ct_eq(digest.as_bytes())) {
             return Ok(());
         }

@@ -20,7 +20,7 @@ const CANCEL_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NodeRequest {
-    /// On whose behalf. The receiving node grants what this caller may do, and nothing else.
+    /// The original caller. The receiving node applies this caller's rights, and no others.
     pub caller: Caller,
     /// What is wanted.
     pub ask: Ask,

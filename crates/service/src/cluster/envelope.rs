@@ -106,7 +106,7 @@ pub enum BadEnvelope {
 }
 
 impl BadEnvelope {
-    /// What the sender is told.
+    /// The message for the sender.
     pub fn message(self) -> &'static str {
         match self {
             Self::Unreadable => "the request carries no readable node envelope",
@@ -252,7 +252,7 @@ pub(crate) struct Frames {
     is_over: bool,
 }
 
-/// Why an answer is not believed.
+/// Why an answer is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadAnswer;
 

@@ -243,7 +243,10 @@ impl Cluster {
         let (store, sender) = (self.store.clone(), from.clone());
         let alive = tokio::task::spawn_blocking(move || store.is_alive(&sender)).await.map_err(|_| unanswered())??;
         if !alive {
-            return Err(Failure::new(ErrorCode::PolicyDenied, format!("{from} was fenced: it may not ask anybody")));
+            return Err(Failure::new(
+                ErrorCode::PolicyDenied,
+                format!("node {from} was fenced: its requests are refused"),
+            ));
         }
         let mut seen = self.seen();
         if seen.len() >= MAX_LIVES && !seen.contains_key(&from) {

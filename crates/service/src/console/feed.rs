@@ -22,7 +22,7 @@ use tokio::sync::broadcast::{Receiver, error::RecvError};
 use toolyard_engine::{Events, Subscription, approvals::ApprovalEvent};
 use toolyard_protocol::{ExecutionEvent, RunId};
 
-/// Items that are kept for those who come back.
+/// Number of items that are kept for browsers that reconnect.
 const MAX_KEPT: usize = 2048;
 /// How long runs are watched after the last console has gone.
 const LINGER: Duration = Duration::from_secs(600);
@@ -144,7 +144,8 @@ impl Feed {
         !state.subscribers.is_empty()
     }
 
-    /// Stops watching, unless somebody has subscribed. What happens from now on is not kept, so nobody can go on.
+    /// Stops watching, unless somebody has subscribed. Later events are not kept, so a browser cannot continue from its
+    /// last position.
     fn rest(&self) -> bool {
         if self.has_subscribers() {
             return false;

@@ -14,7 +14,8 @@ use toolyard_protocol::{ErrorCode, Failure, RunId};
 methods! {
     /// Makes a one-use code and the address with which one browser is paired.
     ConsoleCode = "console.code", Terms::pair().local().person().uses(&[Power::Pair, Power::Grant]), ConsoleCodeParams => NewCode;
-    /// Sends what happens to runs, questions and devices, in order, from now or from where a connection was lost.
+    /// Sends changes of runs, questions and devices in order, from now on or from the position where a connection was
+    /// lost.
     ConsoleSubscribe = "console.subscribe", Terms::read(), FeedParams => Subscribed;
     /// Makes a link with which one browser can download a run's file once, within a minute.
     DownloadsTicket = "downloads.ticket", Terms::read(), TicketParams => Ticket;

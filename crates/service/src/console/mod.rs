@@ -105,7 +105,7 @@ impl Console {
     }
 }
 
-/// Whether a secret is the one whose hash is kept, in a time that does not tell where they differ.
+/// Whether a secret is the one whose hash is kept, in constant time.
 fn is_secret(kept_hash: &str, shown: &str) -> bool {
     use subtle::ConstantTimeEq;
     kept_hash.as_bytes().ct_eq(hash_of(shown).as_bytes()).into()

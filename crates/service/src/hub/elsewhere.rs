@@ -162,7 +162,7 @@ fn read_all<T: DeserializeOwned>(store: &dyn Store, space: &str) -> Result<Vec<(
     Ok(facts.filter_map(|(key, value)| Some((key, serde_json::from_slice(&value).ok()?))).collect())
 }
 
-/// Reads what the others told, and removes what dead nodes left behind.
+/// Reads the entries of other nodes, and removes those of dead nodes.
 fn look(store: &dyn Store) -> Result<Look, StoreError> {
     let me = store.owner();
     let nodes = store.nodes()?;
@@ -248,7 +248,13 @@ impl Hub {
         if self.cluster().is_none() {
             return;
         }
-        let payload = serde_json::from_str(body.payload.get()).unwrap_or_default();
+        let payload = match serde_json::from_str(body.payload.get()) {
+            Ok(payload) => payload,
+            Err(error) => {
+                tracing::error!(%error, event = body.name, "an event cannot be sent to other nodes");
+                return self.inner.metrics.event_dropped();
+            }
+        };
         let news = News { event: body.name.clone(), payload, scope: scope.to_owned() };
         if self.inner.elsewhere.news.try_send(news).is_err() {
             self.inner.metrics.event_dropped();
@@ -300,7 +306,7 @@ impl Hub {
     /// Sends an event of another node to the clients of this one.
     pub(crate) fn take_news(&self, event: String, payload: &Value, scope: &str) -> Result<(), Failure> {
         if !event.starts_with(NEWS_PREFIX) {
-            return Err(Failure::new(ErrorCode::PolicyDenied, "a node sends events of bridged sessions alone"));
+            return Err(Failure::new(ErrorCode::PolicyDenied, "a node may send events of bridged sessions only"));
         }
         self.broadcast(EventBody::new(event, payload), |c| c.role == "operator" && c.has(scope));
         Ok(())

@@ -28,8 +28,12 @@ pub struct Versions {
 impl EventBody {
     /// An event that is not dropped for slow connections.
     pub fn new(name: impl Into<String>, payload: &impl Serialize) -> Self {
-        let payload = serde_json::value::to_raw_value(payload).unwrap_or_else(|_| RawValue::NULL.to_owned());
-        Self { name: name.into(), payload, versions: None, drop_if_slow: false }
+        let name = name.into();
+        let payload = serde_json::value::to_raw_value(payload).unwrap_or_else(|error| {
+            tracing::error!(%error, event = name, "the payload of an event cannot be serialised");
+            RawValue::NULL.to_owned()
+        });
+        Self { name, payload, versions: None, drop_if_slow: false }
     }
 
     /// The same, left out for a connection that has much unread.

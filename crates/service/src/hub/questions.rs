@@ -47,11 +47,11 @@ impl Unanswered {
             Self::TimedOut => {
                 Failure::new(ErrorCode::Timeout, format!("{who} did not answer {tool} in time")).retryable(false)
             }
-            Self::Busy => Failure::new(ErrorCode::Unavailable, "too much is being asked of clients at once"),
+            Self::Busy => Failure::new(ErrorCode::Unavailable, "too many requests to clients are unanswered"),
             Self::Nobody => Failure::new(ErrorCode::Unavailable, format!("{who} is not connected any more")),
-            Self::Gone => Failure::new(ErrorCode::Unavailable, format!("{who} went away before it answered {tool}"))
+            Self::Gone => Failure::new(ErrorCode::Unavailable, format!("{who} disconnected before it answered {tool}"))
                 .retryable(false)
-                .suggest("Look whether it happened before asking again."),
+                .suggest("Check whether the effect happened before you call the tool again."),
         }
     }
 }
@@ -114,7 +114,10 @@ impl Hub {
             node.node.as_ref().is_some_and(|surface| surface.commands.iter().any(|known| known == command))
         };
         let node = self.nodes().into_iter().rfind(can).ok_or(Unanswered::Nobody)?;
-        let text = serde_json::to_string(params).unwrap_or_default();
+        let text = serde_json::to_string(params).map_err(|error| Unanswered::Refused {
+            code: ErrorCode::InternalError.as_str().to_owned(),
+            message: format!("the arguments cannot be serialised: {error}"),
+        })?;
         let question = |id: &str| {
             let (node_id, timeout_ms) = (node.node_id(), timeout.as_millis() as u64);
             let question = NodeQuestion { id, node_id, command, params_json: &text, timeout_ms };

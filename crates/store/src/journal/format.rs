@@ -25,7 +25,7 @@ pub(crate) const ENTRY_HEADER: usize = 32;
 
 /// The position of an entry: its generation, and its number in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) struct Place {
+pub(crate) struct EntryPosition {
     pub(crate) generation: u64,
     pub(crate) number: u32,
 }
@@ -83,7 +83,7 @@ pub(crate) fn has_header(beginning: &[u8]) -> bool {
 }
 
 /// What is written at [`RETIRED_AT`] when everything up to a place is in the database.
-pub(crate) fn retired(upto: Place) -> [u8; RETIRED_BYTES] {
+pub(crate) fn retired(upto: EntryPosition) -> [u8; RETIRED_BYTES] {
     let mut out = [0; RETIRED_BYTES];
     out[..8].copy_from_slice(RETIRED_MAGIC);
     out[8..16].copy_from_slice(&upto.generation.to_le_bytes());
@@ -109,7 +109,7 @@ pub(crate) fn is_retired(beginning: &[u8]) -> bool {
 }
 
 /// Adds one entry to a buffer. `group_first` is the number of the first entry that is synced together with it.
-pub(crate) fn encode(out: &mut Vec<u8>, place: Place, group_first: u32, append: &Append, blobs: &[StoredBlob]) {
+pub(crate) fn encode(out: &mut Vec<u8>, place: EntryPosition, group_first: u32, append: &Append, blobs: &[StoredBlob]) {
     let start = out.len();
     out.extend_from_slice(&[0; ENTRY_HEADER]);
     out.extend_from_slice(append.run_id.as_uuid().as_bytes());
@@ -133,14 +133,14 @@ pub(crate) fn encode(out: &mut Vec<u8>, place: Place, group_first: u32, append: 
 }
 
 /// An entry around a body that is written already.
-pub(crate) fn frame(place: Place, body: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(place: EntryPosition, body: &[u8]) -> Vec<u8> {
     let mut out = [[0; ENTRY_HEADER].as_slice(), body].concat();
     seal(&mut out, 0, place, 0);
     out
 }
 
 /// Fills in the header of the entry that begins at `start` and ends with the buffer.
-fn seal(out: &mut [u8], start: usize, place: Place, group_first: u32) {
+fn seal(out: &mut [u8], start: usize, place: EntryPosition, group_first: u32) {
     let body = start + ENTRY_HEADER;
     let (length, sum) = ((out.len() - body) as u32, crc32fast::hash(&out[body..]));
     let header = &mut out[start..body];
@@ -155,7 +155,7 @@ fn seal(out: &mut [u8], start: usize, place: Place, group_first: u32) {
 }
 
 struct Header {
-    place: Place,
+    place: EntryPosition,
     group_first: u32,
     length: usize,
     sum: u32,
@@ -169,7 +169,7 @@ impl Header {
             return None;
         }
         Some(Self {
-            place: Place { generation: long(bytes, 8), number: word(bytes, 4) },
+            place: EntryPosition { generation: long(bytes, 8), number: word(bytes, 4) },
             group_first: word(bytes, 16),
             length: word(bytes, 20) as usize,
             sum: word(bytes, 24),
@@ -189,9 +189,9 @@ fn whole(bytes: &[u8]) -> Option<(Header, &[u8], usize)> {
 #[derive(Default)]
 pub(crate) struct Entries {
     /// Those the database has not taken over yet, in order.
-    pub(crate) new: Vec<(Place, Append)>,
+    pub(crate) new: Vec<(EntryPosition, Append)>,
     /// The last place that was used, as far as it can be read.
-    pub(crate) last: Place,
+    pub(crate) last: EntryPosition,
 }
 
 /// Reads a whole file. `done` is how far the database has come.
@@ -199,11 +199,11 @@ pub(crate) struct Entries {
 /// Entries are written in groups, and a group is written only when the one before it is on the disk. The last group may
 /// therefore be torn by a crash: entries of it are missing or cut, no caller was told that they are durable, and
 /// reading ends there. Any other missing entry is damage: an entry of a later group is complete.
-pub(crate) fn entries(bytes: &[u8], done: Option<Place>) -> Result<Entries, Damage> {
+pub(crate) fn entries(bytes: &[u8], done: Option<EntryPosition>) -> Result<Entries, Damage> {
     check_header(bytes)?;
     let bytes = bytes.get(ENTRIES_AT..).unwrap_or_default();
     let mut found = Entries { last: done.unwrap_or_default(), ..Entries::default() };
-    let is_new = |place: Place| done.is_none_or(|done| place > done);
+    let is_new = |place: EntryPosition| done.is_none_or(|done| place > done);
     let mut at = 0;
     // The generation that is read, and the number that comes next in it.
     let mut generation: Option<u64> = None;
@@ -248,7 +248,7 @@ fn next_whole(
     bytes: &[u8],
     from: usize,
     generation: Option<u64>,
-    done: Option<Place>,
+    done: Option<EntryPosition>,
 ) -> Option<(usize, Header, &[u8], usize)> {
     let is_wanted = |found: u64| match generation {
         Some(generation) => found == generation,

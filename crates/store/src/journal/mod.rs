@@ -12,12 +12,12 @@
 pub(crate) mod format;
 
 use crate::{
-    apply::{self, RunNumbers, Trouble},
+    apply::{self, ApplyError, RunNumbers},
     failed, limits,
     queue::Op,
     schema::{self, sync_dir},
 };
-use format::Place;
+use format::EntryPosition;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -59,9 +59,9 @@ impl Journal {
     pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> Result<(), Refusal> {
         toolyard_faults::write_all_at(&self.file, bytes, offset).map_err(Refusal::Disk)?;
         toolyard_faults::sync_data(&self.file).map_err(Refusal::Disk)?;
-        // Whoever fences this process renames the file first and reads it then: a name that is still there means that
-        // these entries will be read. The name is looked up without asking for the file's times: once somebody has read
-        // them, Linux (since 6.13) changes them again at the next write, and the next sync writes the inode as well.
+        // A process that fences this one first renames the file and then reads it, so if the name still exists, these
+        // entries will be read. The name is looked up without asking for the file's times: once somebody has read them,
+        // Linux (since 6.13) changes them again at the next write, and the next sync writes the inode as well.
         match rustix::fs::access(&self.path, rustix::fs::Access::EXISTS) {
             Ok(()) => Ok(()),
             Err(rustix::io::Errno::NOENT) => Err(Refusal::Fenced),
@@ -70,7 +70,7 @@ impl Journal {
     }
 
     /// Records that everything up to a position is synced in the database. This only makes the next start faster.
-    pub(crate) fn retire(&self, upto: Place) {
+    pub(crate) fn retire(&self, upto: EntryPosition) {
         if let Err(error) = toolyard_faults::write_all_at(&self.file, &format::retired(upto), format::RETIRED_AT as u64)
         {
             tracing::warn!(%error, "the journal could not be marked as moved; the next start reads it");
@@ -79,7 +79,7 @@ impl Journal {
 }
 
 /// Records how far the database has come, in the transaction that moves the entries.
-pub(crate) fn mark(db: &Connection, name: &str, place: Place) -> rusqlite::Result<()> {
+pub(crate) fn mark(db: &Connection, name: &str, place: EntryPosition) -> rusqlite::Result<()> {
     db.prepare_cached(
         "INSERT INTO journals (name, generation, number) VALUES (?1, ?2, ?3)
          ON CONFLICT DO UPDATE SET generation = excluded.generation, number = excluded.number",
@@ -88,9 +88,11 @@ pub(crate) fn mark(db: &Connection, name: &str, place: Place) -> rusqlite::Resul
     Ok(())
 }
 
-fn marked(db: &Connection, name: &str) -> rusqlite::Result<Option<Place>> {
+fn marked(db: &Connection, name: &str) -> rusqlite::Result<Option<EntryPosition>> {
     db.prepare_cached("SELECT generation, number FROM journals WHERE name = ?1")?
-        .query_row([name], |row| Ok(Place { generation: row.get::<_, i64>(0)?.cast_unsigned(), number: row.get(1)? }))
+        .query_row([name], |row| {
+            Ok(EntryPosition { generation: row.get::<_, i64>(0)?.cast_unsigned(), number: row.get(1)? })
+        })
         .optional()
 }
 
@@ -240,7 +242,13 @@ pub(crate) fn fence(dir: &Path, db: &mut Connection, epoch: i64) -> Result<(), S
 }
 
 /// Moves one journal's entries and syncs the database; returns the last position used in it.
-fn replay(path: &Path, file: &File, name: &str, db: &mut Connection, fenced: Option<i64>) -> Result<Place, StoreError> {
+fn replay(
+    path: &Path,
+    file: &File,
+    name: &str,
+    db: &mut Connection,
+    fenced: Option<i64>,
+) -> Result<EntryPosition, StoreError> {
     let doing = format!("{TAKING_UP} ({})", path.display());
     let mut bytes = Vec::new();
     (&mut &*file).take(limits::JOURNAL_BYTES).read_to_end(&mut bytes).map_err(|e| failed(&doing, e))?;
@@ -260,7 +268,7 @@ fn move_entries(
     db: &mut Connection,
     fenced: Option<i64>,
     path: &Path,
-) -> Result<Place, StoreError> {
+) -> Result<EntryPosition, StoreError> {
     let doing = format!("{TAKING_UP} ({})", path.display());
     let at = |e: rusqlite::Error| failed(&doing, e);
     let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(at)?;
@@ -279,8 +287,8 @@ fn move_entries(
         let run_id = append.run_id;
         match apply::apply(&transaction, &mut numbers, &Op::Append(append), None) {
             Ok(_) => {}
-            Err(Trouble::Database(error)) => return Err(at(error)),
-            Err(Trouble::Rejected(error)) => {
+            Err(ApplyError::Database(error)) => return Err(at(error)),
+            Err(ApplyError::Rejected(error)) => {
                 return Err(failed(&format!("{doing}: the database refuses an entry of run {run_id}"), error));
             }
         }

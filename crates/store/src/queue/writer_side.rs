@@ -29,7 +29,7 @@ pub(crate) enum Work {
 
 /// What became of a transaction.
 #[derive(Default)]
-pub(crate) struct Written {
+pub(crate) struct TransactionOutcome {
     pub(crate) upto: u64,
     /// Whether a sync follows at once.
     pub(crate) sync: bool,
@@ -114,7 +114,7 @@ impl Queue {
     }
 
     /// Everything up to a position is committed.
-    pub(crate) fn written(&self, written: Written) {
+    pub(crate) fn written(&self, written: TransactionOutcome) {
         let mut state = self.lock();
         state.visible = state.visible.max(written.upto);
         if state.full.take().is_some() {

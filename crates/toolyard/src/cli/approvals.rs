@@ -12,20 +12,21 @@ pub enum ApprovalsCommand {
         /// The question's id
         id: String,
     },
-    /// Allow what a question asks: this call alone, or with --scope or --for more
+    /// Allow a call that waits for approval: only this call, or with --scope or --for also later ones
     Allow(AllowArgs),
-    /// Deny what a question asks
+    /// Deny a call that waits for approval
     Deny {
         /// The question's id
         id: String,
-        /// What the caller is told
+        /// The reason that the caller receives
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
         /// The hash of what you were shown; the answer is refused if the question shows something else
         #[arg(long, value_name = "HASH")]
         shown: Option<String>,
     },
-    /// Print questions and answers as they come, until interrupted; while it runs, agents are told that somebody can answer
+    /// Print questions and answers as they come, until interrupted; while it runs, Toolyard counts a person as
+    /// connected
     Watch,
 }
 
@@ -73,7 +74,7 @@ pub enum GrantsCommand {
         #[arg(long)]
         tool: Option<String>,
     },
-    /// Take a lasting permission back
+    /// Revoke a lasting permission
     Revoke {
         /// The permission's id
         id: String,

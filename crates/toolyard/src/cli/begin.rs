@@ -26,7 +26,7 @@ pub struct InitArgs {
 /// `toolyard report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// From when on: yesterday, an age (24h, 7d), a date, or a time
+    /// The beginning: yesterday, an age (24h, 7d), a date, or a time
     #[arg(long, default_value = "yesterday", value_name = "TIME")]
     pub since: String,
     /// Print Markdown (the default)
@@ -40,6 +40,6 @@ pub struct ReportArgs {
 /// `toolyard self`.
 #[derive(Debug, Subcommand)]
 pub enum SelfCommand {
-    /// Check that everything that belongs to this program is there
+    /// Check that the programs that Toolyard needs are installed
     Check,
 }

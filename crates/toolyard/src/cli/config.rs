@@ -16,7 +16,7 @@ pub enum ConfigCommand {
         /// The value: JSON, or a text
         value: String,
     },
-    /// Remove a key, so that its default holds
+    /// Remove a key, so that its default applies
     Unset {
         /// The key
         key: String,

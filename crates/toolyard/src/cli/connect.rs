@@ -15,13 +15,14 @@ pub struct ConnectArgs {
     /// Do not wait for the first call
     #[arg(long)]
     pub no_wait: bool,
-    /// Print what the client's file would hold, and change nothing
+    /// Print the new content of the client's file, and change nothing
     #[arg(long, conflicts_with = "undo")]
     pub print: bool,
-    /// Write a plugin package with the server, hooks and a skill, for the client's own plugin command; with --undo, remove it
+    /// Write a plugin package with the server, hooks and a skill, for the client's own plugin command; with --undo,
+    /// remove it
     #[arg(long, conflicts_with_all = ["print", "approvals"])]
     pub plugin: bool,
-    /// Take Toolyard out again and leave the files as they were
+    /// Remove Toolyard from the client's settings and restore the files
     #[arg(long)]
     pub undo: bool,
 }
@@ -29,7 +30,7 @@ pub struct ConnectArgs {
 /// `toolyard import`.
 #[derive(Debug, Subcommand)]
 pub enum ImportCommand {
-    /// Take over the MCP servers that clients already have, in a sandbox and pinned
+    /// Copy the MCP servers of other clients into config.toml, in a sandbox and pinned
     Mcp(ImportMcpArgs),
 }
 
@@ -39,7 +40,7 @@ pub struct ImportMcpArgs {
     /// Only the servers of this client (repeatable)
     #[arg(long, value_enum, value_name = "CLIENT")]
     pub from: Vec<McpClient>,
-    /// Show what would be taken over, and change nothing
+    /// Show which servers would be copied, and change nothing
     #[arg(long)]
     pub dry_run: bool,
 }

@@ -72,12 +72,12 @@ pub enum McpCommand {
         /// The server's name in config.toml
         server: String,
     },
-    /// Start a server, list its tools, and show what is wrong where that fails
+    /// Start a server, list its tools, and show the error if that fails
     Test {
         /// The server's name
         server: String,
     },
-    /// Show what a server's process wrote to its standard error last
+    /// Print the last lines that a server's process wrote to standard error
     Log {
         /// The server's name
         server: String,
@@ -98,8 +98,8 @@ pub enum McpCommand {
         server: String,
         /// The tools; without any, all withheld tools
         tools: Vec<String>,
-        /// The hash of a definition that was shown to you, or at least its first 12 digits (repeatable). Without a terminal,
-        /// only definitions whose hash is given are approved
+        /// The hash of a definition that was shown to you, or at least its first 12 digits (repeatable). Without a
+        /// terminal, only definitions whose hash is given are approved
         #[arg(long, value_name = "HASH")]
         hash: Vec<String>,
     },

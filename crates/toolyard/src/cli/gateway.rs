@@ -23,10 +23,10 @@ pub struct ConsoleArgs {
     /// Draw the address as a QR code for a phone; the code then works for five minutes instead of two
     #[arg(long)]
     pub phone: bool,
-    /// The browser may look at everything and decide nothing
+    /// The browser may read everything and decide nothing
     #[arg(long, conflicts_with = "approver")]
     pub read_only: bool,
-    /// The browser may look at everything and answer questions
+    /// The browser may read everything and answer questions
     #[arg(long)]
     pub approver: bool,
     /// Print the address and do not open a browser
@@ -43,10 +43,12 @@ pub struct GatewayTarget {
     /// The token [default: the one in config.toml or state/token]
     #[arg(long, env = "TOOLYARD_TOKEN", value_name = "T", hide_env_values = true)]
     pub token: Option<String>,
-    /// Sign with this machine's device key, created at first use; the device token from the gateway is stored and used later
+    /// Sign with this machine's device key, created at first use; the device token from the gateway is stored and used
+    /// later
     #[arg(long)]
     pub device: bool,
-    /// A certificate (PEM) to trust in addition to the system's trust store, for wss://: an authority's, or the server's own
+    /// A certificate (PEM) to trust in addition to the system's trust store, for wss://: an authority's, or the
+    /// server's own
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
     /// How long the connection and the response may take, in milliseconds

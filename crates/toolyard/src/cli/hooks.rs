@@ -11,9 +11,9 @@ pub enum HooksCommand {
     Install(HooksInstallArgs),
     /// Take Toolyard's hooks out of a coding agent's settings
     Uninstall(HooksClientArgs),
-    /// Say whether the hooks are there and can work
+    /// Check whether the hooks are installed and can run
     Status(HooksClientArgs),
-    /// Answer one event of a coding agent; its hooks run this
+    /// Answer one event of a coding agent; the installed hooks run this command
     Run(HooksRunArgs),
 }
 
@@ -79,7 +79,7 @@ pub struct HooksInstallArgs {
     /// The coding agent
     #[arg(value_enum)]
     pub client: HooksClient,
-    /// Codex: also write its trust in the hooks, instead of reviewing them in its terminal
+    /// Codex only: also mark the hooks as trusted in Codex's configuration, instead of reviewing them in its terminal
     #[arg(long, conflicts_with = "managed")]
     pub trust: bool,
     /// The settings that are meant
@@ -90,7 +90,8 @@ pub struct HooksInstallArgs {
 /// The settings of the whole machine.
 #[derive(Debug, Args)]
 pub struct ManagedArgs {
-    /// The settings of the whole machine, which a repository's own settings cannot switch off; changing them needs root
+    /// Use the settings of the whole machine, which a repository's own settings cannot override; changing them needs
+    /// root
     #[arg(long)]
     pub managed: bool,
     /// The root folder of the machine or of an image that is being built

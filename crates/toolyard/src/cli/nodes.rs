@@ -7,13 +7,13 @@ use clap::{Args, Subcommand};
 pub enum NodesCommand {
     /// List the nodes that serve: name, epoch, address and state (live, draining, dead)
     List,
-    /// Let a node finish its work and end; other nodes take up what is left
+    /// Let a node finish its work and end; other nodes resume the runs that are left
     Drain {
         /// The node's name
         #[arg(value_name = "NAME")]
         name: String,
     },
-    /// End what a node may write; another node takes over its runs. The node, if it is alive, ends
+    /// Revoke a node's right to write; another node takes over its runs. If the node is still running, it ends
     Fence {
         /// The node's name
         #[arg(value_name = "NAME")]
@@ -24,7 +24,7 @@ pub enum NodesCommand {
 /// `toolyard migrate`.
 #[derive(Debug, Args)]
 pub struct MigrateArgs {
-    /// Where to: `postgres://…`, or `sqlite` for this home's own disk
+    /// The target: `postgres://…`, or `sqlite` for this home's own disk
     #[arg(long, value_name = "STORE")]
     pub to: String,
 }

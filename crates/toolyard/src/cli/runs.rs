@@ -12,7 +12,7 @@ pub struct RunFilterArgs {
     /// Only runs that called this tool
     #[arg(long, value_name = "TOOL")]
     pub tool: Option<String>,
-    /// Only runs that came by this door: cli, gateway, http, mcp, bridge, script, console
+    /// Only runs that came by this door: cli, gateway, http, mcp, bridge, script, console, hooks
     #[arg(long, value_name = "DOOR")]
     pub door: Option<String>,
     /// Only runs whose title contains this text
@@ -111,7 +111,7 @@ pub enum RunsCommand {
         /// Check a receipt and nothing else
         #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "head"])]
         receipt: Option<PathBuf>,
-        /// Say which arguments of the run held the secret in this file; fails when none did
+        /// Name the arguments of the run that contained the secret in this file; fails if there are none
         #[arg(long, value_name = "FILE", requires = "run")]
         secret: Option<PathBuf>,
     },

@@ -48,7 +48,7 @@ pub enum ToolsCommand {
         /// The agent [default: main]
         #[arg(long, value_name = "AGENT")]
         agent: Option<String>,
-        /// The door by which the call comes: cli, gateway, http, mcp, bridge, script, console [default: gateway]
+        /// The door by which the call comes: cli, gateway, http, mcp, bridge, script, console, hooks [default: gateway]
         #[arg(long, value_name = "DOOR")]
         door: Option<String>,
     },
@@ -89,11 +89,11 @@ pub enum SearchMode {
 /// `toolyard why`.
 #[derive(Debug, Args)]
 pub struct WhyArgs {
-    /// Where it was looked for
+    /// Where to search
     pub corpus: CorpusArg,
     /// The question
     pub query: String,
-    /// What should have been found: a note's path, a memory's URI, a tool's name
+    /// The expected result: a note's path, a memory's URI or a tool's name
     pub expect: String,
 }
 

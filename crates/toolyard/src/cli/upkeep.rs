@@ -36,9 +36,9 @@ pub struct PruneArgs {
 /// `toolyard store`.
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
-    /// Look at everything in the store: structure, frames, blobs, journals
+    /// Check the store: structure of the database, frames, blobs, journals
     Check,
-    /// Print how large the store is and what it holds
+    /// Print the size of the store and the numbers of its entries
     Stats,
 }
 

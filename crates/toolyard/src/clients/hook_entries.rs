@@ -117,7 +117,7 @@ fn names_toolyard(program: &str, this: &Program) -> bool {
     program.starts_with('/') && (is_named || program == this.command())
 }
 
-/// How the hooks stand in a file.
+/// Whether the hooks are installed in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Installed {
     /// None of Toolyard's hooks.

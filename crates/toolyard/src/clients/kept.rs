@@ -36,11 +36,11 @@ pub(crate) struct InstallRecord {
 }
 
 /// Where it is kept: `clients/` in Toolyard's home, one file for each installation.
-pub(crate) struct Keeper {
+pub(crate) struct InstallStore {
     record: PathBuf,
 }
 
-impl Keeper {
+impl InstallStore {
     /// The record of an installation, such as `claude-hooks`.
     pub(crate) fn new(home: &Path, name: &str) -> Self {
         Self { record: home.join("clients").join(format!("{name}.json")) }

@@ -63,7 +63,7 @@ fn add_codex(document: &mut DocumentMut, program: &Program) -> Result<(), String
     features.insert("hooks", value(true));
     let hooks = toml::table(document, &["hooks"])?;
     hooks.set_implicit(false);
-    // Codex wants to know where the programs of managed hooks lie.
+    // Codex requires the folder of the programs of managed hooks.
     if !hooks.contains_key("managed_dir") {
         let folder = program.path.parent().unwrap_or(Path::new("/"));
         hooks.insert("managed_dir", value(folder.display().to_string()));
@@ -98,7 +98,7 @@ fn group_table(group: &Value) -> Table {
     table
 }
 
-/// Takes our groups out. What somebody else wrote stays, and so do the switches that it needs.
+/// Removes our groups. Groups of others stay, and so do the switches that they need.
 fn remove_codex(document: &mut DocumentMut, program: &Program) {
     let Some(hooks) = document.get_mut("hooks").and_then(Item::as_table_mut) else { return };
     let events: Vec<String> = hooks.iter().map(|(name, _)| name.to_owned()).collect();

@@ -81,7 +81,7 @@ pub(super) fn self_check(global: &Global) -> Outcome {
             } else if check.required {
                 "missing"
             } else {
-                "not there"
+                "missing, optional"
             };
             vec![check.name.to_owned(), state.to_owned(), check.detail.clone()]
         });
@@ -95,7 +95,9 @@ fn index_program() -> Check {
     let found = ProgramLocator::new(std::env::var_os(PROGRAM_VARIABLE).map(PathBuf::from)).find();
     let (ok, detail) = match found {
         Ok(program) => (true, program.display().to_string()),
-        Err(error) => (false, format!("{error}; notes cannot be indexed or searched without it")),
+        Err(error) => {
+            (false, format!("{error}; without it, notes are indexed in the memory of a running Toolyard only"))
+        }
     };
     Check { name: "the index program", ok, required: true, detail }
 }

@@ -15,7 +15,7 @@ use toolyard_mcp::client::{ShownDefinition, WithheldReason, WithheldTool};
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_service::NoParams;
 
-/// Digits of a hash that tell it from others.
+/// Number of digits of a hash that are enough to identify it.
 const MIN_DIGITS: usize = 12;
 
 pub(super) async fn run(global: &Global, server: &str, tools: &[String], hashes: &[String]) -> Outcome {
@@ -82,8 +82,8 @@ async fn held_back(backend: &mut Backend, server: &str, tools: &[String]) -> Res
     };
     let held = found.withheld;
     if let Some(missing) = tools.iter().find(|tool| !held.iter().any(|held| held.tool == **tool)) {
-        return Err(Failure::new(ErrorCode::NotFound, format!("{server} holds back no tool {missing:?}"))
-            .suggest("`toolyard mcp servers` lists what is held back."));
+        return Err(Failure::new(ErrorCode::NotFound, format!("{server} has no withheld tool {missing:?}"))
+            .suggest("`toolyard mcp servers` lists the withheld tools."));
     }
     Ok(held.into_iter().filter(|held| tools.is_empty() || tools.contains(&held.tool)).collect())
 }

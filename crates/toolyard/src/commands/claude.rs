@@ -147,7 +147,8 @@ async fn supervise(start: &ClaudeStart, opened: &OpenedSession, file: &Path) -> 
             _ = hangup.recv() => break stop(&mut child).await,
         }
     };
-    let status = status.map_err(|e| Failure::new(ErrorCode::InternalError, format!("Claude Code was lost: {e}")))?;
+    let status =
+        status.map_err(|e| Failure::new(ErrorCode::InternalError, format!("waiting for Claude Code failed: {e}")))?;
     Ok(match status.code() {
         Some(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
         None => ExitCode::FAILURE,

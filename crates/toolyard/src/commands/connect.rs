@@ -8,7 +8,7 @@ use crate::{
     cli::{ConnectArgs, Global},
     clients::{
         Program,
-        kept::{self, Keeper},
+        kept::{self, InstallStore},
         servers::McpClient,
         toml, unusable,
     },
@@ -78,7 +78,7 @@ pub(super) async fn run(global: &Global, args: ConnectArgs) -> Outcome {
     if args.plugin {
         return plugin::run(global, &home, client, args.undo);
     }
-    let keeper = Keeper::new(home.path(), &format!("{}-connect", client.as_str()));
+    let keeper = InstallStore::new(home.path(), &format!("{}-connect", client.as_str()));
     if args.undo {
         return show(global, disconnect(global, client, &keeper)?);
     }
@@ -157,7 +157,7 @@ fn show(global: &Global, connected: Connected) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn disconnect(global: &Global, client: McpClient, keeper: &Keeper) -> Result<Connected, Failure> {
+fn disconnect(global: &Global, client: McpClient, keeper: &InstallStore) -> Result<Connected, Failure> {
     let kept = keeper.load()?;
     let mut changed = false;
     // In the reverse order of the installation: both may have changed the same file.
@@ -206,7 +206,7 @@ fn ask_who_approves() -> Result<Option<ApprovalsBy>, Failure> {
 }
 
 /// Writes who approves into `config.toml`. False where it is there already.
-fn set_approvals(home: &Home, keeper: &Keeper, by: ApprovalsBy) -> Result<bool, Failure> {
+fn set_approvals(home: &Home, keeper: &InstallStore, by: ApprovalsBy) -> Result<bool, Failure> {
     if config::load(home)?.mcp.approvals == Some(by) {
         return Ok(false);
     }

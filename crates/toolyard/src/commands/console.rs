@@ -92,7 +92,7 @@ fn open(url: &str) -> bool {
         Command::new(program).arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     match started {
         Ok(mut child) => {
-            // The program hands the address to the browser and ends; nothing depends on how.
+            // The program passes the address to the browser and ends; its exit code is not used.
             std::thread::spawn(move || drop(child.wait()));
             true
         }

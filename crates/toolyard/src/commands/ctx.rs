@@ -22,20 +22,20 @@ fn encoded(text: &str) -> String {
 }
 
 /// What a command asks the context store.
-enum Asked {
+enum CtxOperation {
     Request(RequestParams),
     Add(AddParams),
     Command(CommandParams),
 }
 
-fn get(path: String) -> Asked {
-    Asked::Request(RequestParams { method: "GET".to_owned(), path, body: Value::Null })
+fn get(path: String) -> CtxOperation {
+    CtxOperation::Request(RequestParams { method: "GET".to_owned(), path, body: Value::Null })
 }
 
-fn post(path: &str, body: impl Serialize) -> Result<Asked, Failure> {
+fn post(path: &str, body: impl Serialize) -> Result<CtxOperation, Failure> {
     let body = serde_json::to_value(body)
         .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the request cannot be written: {e}")))?;
-    Ok(Asked::Request(RequestParams { method: "POST".to_owned(), path: path.to_owned(), body }))
+    Ok(CtxOperation::Request(RequestParams { method: "POST".to_owned(), path: path.to_owned(), body }))
 }
 
 /// The body of a search.
@@ -58,7 +58,7 @@ struct GrepBody<'a> {
 }
 
 /// The request that a command makes.
-fn asked(command: &CtxCommand) -> Result<Asked, Failure> {
+fn asked(command: &CtxCommand) -> Result<CtxOperation, Failure> {
     Ok(match command {
         CtxCommand::Ls { uri, recursive, all, limit } => get(format!(
             "/api/v1/fs/ls?uri={}&recursive={recursive}&show_all_hidden={all}&node_limit={}",
@@ -83,7 +83,7 @@ fn asked(command: &CtxCommand) -> Result<Asked, Failure> {
             let remote = source.contains("://") || source.starts_with("git@");
             let path = if remote { None } else { std::path::absolute(source).ok() };
             let source = path.map_or_else(|| source.clone(), |path| path.display().to_string());
-            Asked::Add(AddParams {
+            CtxOperation::Add(AddParams {
                 source,
                 to: to.clone(),
                 parent: parent.clone(),
@@ -91,7 +91,7 @@ fn asked(command: &CtxCommand) -> Result<Asked, Failure> {
                 watch: *watch,
             })
         }
-        CtxCommand::Rm { uri, recursive } => Asked::Request(RequestParams {
+        CtxCommand::Rm { uri, recursive } => CtxOperation::Request(RequestParams {
             method: "DELETE".to_owned(),
             path: format!("/api/v1/fs?uri={}&recursive={recursive}", encoded(uri)),
             body: Value::Null,
@@ -108,7 +108,7 @@ fn asked(command: &CtxCommand) -> Result<Asked, Failure> {
             get(path)
         }
         CtxCommand::Command { line, session } => {
-            Asked::Command(CommandParams { text: line.clone(), session: Some(session.clone()) })
+            CtxOperation::Command(CommandParams { text: line.clone(), session: Some(session.clone()) })
         }
     })
 }
@@ -123,9 +123,9 @@ pub(super) async fn run(global: &Global, command: CtxCommand) -> Outcome {
     let asked = asked(&command)?;
     let mut backend = Backend::open(global, Needs::Store).await?;
     let answer = match &asked {
-        Asked::Request(params) => call::<ContextRequest>(&mut backend, params).await,
-        Asked::Add(params) => call::<ContextAdd>(&mut backend, params).await,
-        Asked::Command(params) => call::<ContextCommand>(&mut backend, params).await,
+        CtxOperation::Request(params) => call::<ContextRequest>(&mut backend, params).await,
+        CtxOperation::Add(params) => call::<ContextAdd>(&mut backend, params).await,
+        CtxOperation::Command(params) => call::<ContextCommand>(&mut backend, params).await,
     };
     backend.close().await;
     let answer = answer?;

@@ -10,7 +10,7 @@ use crate::{
         Program,
         hook_entries::{self, Installed},
         json::JsonFile,
-        kept::{self, ChangedFile, Keeper},
+        kept::{self, ChangedFile, InstallStore},
         places, problems, toml, trust, unusable,
     },
     home::Home,
@@ -81,8 +81,8 @@ fn home(global: &Global) -> Result<Home, Failure> {
     Home::resolve(global.home.as_deref()).map_err(|error| Failure::new(ErrorCode::ConfigInvalid, format!("{error:#}")))
 }
 
-fn keeper(home: &Home, client: Client) -> Keeper {
-    Keeper::new(home.path(), &format!("{client}-hooks"))
+fn keeper(home: &Home, client: Client) -> InstallStore {
+    InstallStore::new(home.path(), &format!("{client}-hooks"))
 }
 
 /// Puts the hooks in. A second time changes nothing.
@@ -114,7 +114,7 @@ fn read_value(text: &str) -> serde_json::Value {
     JsonFile::read(text).map(|file| file.value()).unwrap_or_default()
 }
 
-fn trust_codex(keeper: &Keeper, program: &Program) -> Result<bool, Failure> {
+fn trust_codex(keeper: &InstallStore, program: &Program) -> Result<bool, Failure> {
     let (hooks, config) = (places::hooks_file(Client::Codex)?, places::codex_config()?);
     let settings = read_value(&kept::read(&hooks)?.unwrap_or_default());
     let entries = trust::entries(program, &hooks, &settings);
@@ -129,7 +129,7 @@ fn trust_codex(keeper: &Keeper, program: &Program) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Takes the hooks out. A file that nobody changed since gets back what it held, byte for byte.
+/// Removes the hooks. A file that nobody has changed since is restored byte for byte.
 pub(crate) fn uninstall(global: &Global, client: Client) -> Result<HooksReport, Failure> {
     let (home, path) = (home(global)?, places::hooks_file(client)?);
     let (keeper, program) = (keeper(&home, client), Program::this(global.home.as_deref())?);

@@ -50,7 +50,7 @@ pub(super) async fn login(global: &Global, server: &str, wait: u64) -> Outcome {
             _ => agree(global, &login, configured.oauth.redirect_port != 0, wait).await?,
         }
     }
-    Err(Failure::new(ErrorCode::Unavailable, format!("{server} wants one agreement after the other")))
+    Err(Failure::new(ErrorCode::Unavailable, format!("{server} asked for another login right after the last one")))
 }
 
 /// Asks the person to agree once, and waits for the answer.
@@ -77,7 +77,7 @@ struct LoggedOut<'a> {
 /// What a person is asked to do.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Asked<'a> {
+struct LoginPrompt<'a> {
     url: &'a str,
     issuer: &'a str,
     scopes: &'a [String],
@@ -110,7 +110,7 @@ pub(super) async fn logout(global: &Global, server: &str) -> Outcome {
 fn show(global: &Global, begun: &PendingLogin, wait: u64) {
     if global.json {
         let (url, issuer, scopes) = (begun.url(), begun.issuer(), begun.scopes());
-        output::json(&Asked { url, issuer, scopes, wait_seconds: wait });
+        output::json(&LoginPrompt { url, issuer, scopes, wait_seconds: wait });
         return;
     }
     let scopes = if begun.scopes().is_empty() { String::new() } else { format!(" for {}", begun.scopes().join(" ")) };

@@ -50,7 +50,7 @@ async fn serve(global: &Global) -> Outcome {
         ended = super::up::wait_for_signal() => ended.map(|()| Ok(()))?,
     };
     yard.close().await;
-    served.map_err(|e| Failure::new(ErrorCode::Unavailable, format!("the client cannot be read: {e}")))?;
+    served.map_err(|e| Failure::new(ErrorCode::Unavailable, format!("reading from the client failed: {e}")))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -182,7 +182,7 @@ fn show(server: &ServerStatus) {
         Some(ServerSandbox::On) | None => {}
     }
     for held in &server.withheld {
-        output::data(&format!("  held back ({}): {}", held.why.as_str(), held.tool));
+        output::data(&format!("  withheld ({}): {}", held.why.as_str(), held.tool));
         if let Some(before) = &held.approved_description {
             output::data(&format!("    was: {}", first_line(before)));
         }

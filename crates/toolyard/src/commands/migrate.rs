@@ -1,7 +1,7 @@
 //! `toolyard migrate`: moves everything that a store holds to another store, and compares what arrived run by run.
 //!
-//! Bytes are copied as they are, and the keys go with them, so that whatever verified before verifies afterwards. A
-//! migration that was interrupted goes on where it was.
+//! Bytes are copied as they are, and the keys go with them, so that whatever verified before verifies afterwards. An
+//! interrupted migration continues where it stopped.
 
 use super::Outcome;
 use crate::{
@@ -187,8 +187,8 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Appends frames with the blobs that they name. The last batch has the row and lets go of the run: whoever serves takes
-    /// it up.
+    /// Appends frames with the blobs that they name. The last batch has the row and releases the run, so that the
+    /// serving process can resume it.
     fn append(&mut self, run_id: RunId, frames: Vec<Frame>, end: Option<Option<RunRow>>) -> Result<(), Failure> {
         let mut blobs = Vec::new();
         for frame in &frames {
@@ -234,7 +234,7 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Facts as they are stored, seals included. What only the target has was removed meanwhile.
+    /// Facts as they are stored, seals included. A fact that only the target has was removed from the source in the meantime.
     fn facts(&mut self) -> Result<(), Failure> {
         let mut wanted: BTreeSet<(String, String)> = BTreeSet::new();
         for space in self.from.fact_spaces()? {
@@ -313,7 +313,7 @@ impl<'a> Copy<'a> {
 }
 
 fn differs(run_id: RunId) -> Failure {
-    Failure::new(ErrorCode::PreconditionFailed, format!("run {run_id} is another one in the target"))
+    Failure::new(ErrorCode::PreconditionFailed, format!("run {run_id} differs in the target"))
         .suggest("Name an empty database, or the one that an interrupted migration was for.")
 }
 

@@ -47,7 +47,7 @@ fn run_blocking(global: &Global, command: &NodesCommand) -> Outcome {
     let Some(url) = stores::url(&resolved) else {
         return Err(Failure::new(
             ErrorCode::PreconditionFailed,
-            "this home keeps its state on its own disk: it is no cluster",
+            "this home keeps its state on its own disk: it is not part of a cluster",
         )
         .suggest("Set store.url, or move the state with `toolyard migrate --to postgres://…`."));
     };

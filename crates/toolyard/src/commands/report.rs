@@ -133,7 +133,7 @@ fn moment(text: &str, now: Timestamp) -> Result<Timestamp, Failure> {
 }
 
 async fn make(backend: &mut Backend, since: Timestamp, until: Timestamp) -> Result<Report, Failure> {
-    let mut agents: BTreeMap<(String, String), Gathered> = BTreeMap::new();
+    let mut agents: BTreeMap<(String, String), AgentTotals> = BTreeMap::new();
     let mut before = None;
     let (mut looked_at, mut is_cut) = (0, false);
     'pages: loop {
@@ -171,7 +171,7 @@ async fn make(backend: &mut Backend, since: Timestamp, until: Timestamp) -> Resu
 }
 
 #[derive(Default)]
-struct Gathered {
+struct AgentTotals {
     totals: Totals,
     sessions: BTreeSet<String>,
     tools: BTreeMap<String, usize>,
@@ -179,7 +179,7 @@ struct Gathered {
     troubles: Vec<ReportProblem>,
 }
 
-impl Gathered {
+impl AgentTotals {
     fn take(&mut self, run: &RunSummary, detail: &RunDetail) {
         self.totals.runs += 1;
         self.sessions.extend(run.session.clone());

@@ -129,8 +129,8 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         .map_err(|e| Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.mcp_socket().display())))?;
     let client = Client::owner(home::user_name()).with_approvals(yard.mcp.client_approvals());
     let stopped_early = meet_tools(&yard, &mut signals).await?;
-    // After the tools: a run whose tool is not in the catalog cannot be taken up. Before the doors: whoever comes back for
-    // the result of an interrupted run finds the run.
+    // After the tools, because a run whose tool is not in the catalog cannot be resumed. Before the doors, so that a
+    // caller that asks for the result of an interrupted run finds the run.
     let recovered = if stopped_early { Recovered::default() } else { yard.service.recover().await? };
     let recovering = tokio::spawn({
         let (service, stop) = (yard.service.clone(), stop.clone());
@@ -280,13 +280,13 @@ fn report_recovery(global: &Global, recovered: &Recovered) {
         return;
     }
     for run in &recovered.resumed {
-        output::note(&format!("  taken up again: run {run}"));
+        output::note(&format!("  resumed: run {run}"));
     }
     for run in &recovered.paused {
         output::note(&format!("  needs approval again: toolyard runs resume {run} --yes"));
     }
     for (run, failure) in &recovered.failed {
-        output::note(&format!("  could not be taken up: run {run}: {}", failure.message));
+        output::note(&format!("  could not be resumed: run {run}: {}", failure.message));
     }
 }
 

@@ -124,7 +124,7 @@ pub(super) async fn runs(global: &Global, backend: &mut Backend) -> Outcome {
 
 /// Says when something has happened to a run. Its connection is its own, because a request that waits occupies one.
 struct Feed {
-    /// One stored word is enough: whoever reads the list again sees everything that happened until then.
+    /// One pending signal is enough: the next read of the list sees everything that happened until then.
     news: Arc<Signal>,
     /// Why no more news will come.
     ended: JoinHandle<Failure>,

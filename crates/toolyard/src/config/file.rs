@@ -63,22 +63,23 @@ pub struct Config {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct StoreConfig {
-    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with `sslmode` (`disable`, `prefer`, `require`, `verify-full`) and
-    /// `sslrootcert` as libpq has them. All Toolyards with the same URL are nodes of one cluster. The variable
+    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with `sslmode` (`disable`, `prefer`, `require`, `verify-full`)
+    /// and `sslrootcert` as in libpq. All Toolyards with the same URL are nodes of one cluster. The variable
     /// `TOOLYARD_STORE_URL` takes precedence.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "url"))]
     pub url: Option<String>,
-    /// `s3://BUCKET/PREFIX`: where blobs over 64 KiB are kept. Endpoint, region and credentials come from the environment
-    /// (`AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`, ...). Unset means in the database. Needs `store.url`, and is
-    /// the same on all nodes.
+    /// `s3://BUCKET/PREFIX`: where blobs over 64 KiB are kept. Endpoint, region and credentials come from the
+    /// environment (`AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`, ...). Unset means in the database. Needs
+    /// `store.url`, and is the same on all nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bucket: Option<String>,
     /// Whether a server that replicates asynchronously is accepted. A failover of such a server loses calls that were
     /// acknowledged.
     pub allow_async_replication: bool,
-    /// A private file with 64 hexadecimal digits, the same on all nodes: the secret that protects the cluster's keys. Unset
-    /// means that the first node keeps one in the database, where whoever can read the database can read it.
+    /// A private file with 64 hexadecimal digits, the same on all nodes: the secret that protects the cluster's keys.
+    /// Unset means that the first node keeps one in the database, where everybody who can read the database can read
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "file"))]
     pub secret_file: Option<PathBuf>,
@@ -92,14 +93,14 @@ pub struct NodeConfig {
     /// machine's name and a hash of the home.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Where the other nodes reach this one: `http://HOST:PORT` or `https://HOST:PORT`. Unset means the address on which it
-    /// listens, which others cannot use if it is `0.0.0.0` or behind address translation.
+    /// Where the other nodes reach this one: `http://HOST:PORT` or `https://HOST:PORT`. Unset means the address on
+    /// which it listens, which others cannot use if it is `0.0.0.0` or behind address translation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
 }
 
-/// How long the record of runs is kept. What is removed is noted in the ledger, which keeps the proof that it existed. Without
-/// a limit everything is kept. Applied once an hour while Toolyard runs, and by `toolyard prune`.
+/// How long the record of runs is kept. What is removed is noted in the ledger, which keeps the proof that it existed.
+/// Without a limit everything is kept. Applied once an hour while Toolyard runs, and by `toolyard prune`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RetentionConfig {
@@ -178,8 +179,8 @@ pub struct GatewayConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "value"))]
     pub token: Option<String>,
-    /// The address at which browsers reach the console, for example `https://yard.example.org`, where it is not the one that
-    /// Toolyard listens on: behind a proxy, or for a phone. `toolyard console` prints it.
+    /// The address at which browsers reach the console, for example `https://yard.example.org`, where it is not the one
+    /// that Toolyard listens on: behind a proxy, or for a phone. `toolyard console` prints it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub public_url: Option<String>,
     /// Browser origins that may connect in addition to the gateway's own, for example `https://console.example.org`.
@@ -298,9 +299,10 @@ pub struct McpConfig {
     pub agent: String,
     /// `search`: `tools.toolSearch` determines which tools are listed. `direct`: every tool is listed.
     pub exposure: Exposure,
-    /// Who approves what the policy asks about, for clients that start `toolyard mcp`. `client`: the client asks its own user
-    /// before it calls a tool, as Claude Code does, so its calls count as approved. `toolyard`: the console, a phone or a
-    /// channel. `policy`: nobody is asked; what the policy would ask about is refused. Unset: `clientApprovals` decides.
+    /// Who approves what the policy asks about, for clients that start `toolyard mcp`. `client`: the client asks its
+    /// own user before it calls a tool, as Claude Code does, so its calls count as approved. `toolyard`: the console, a
+    /// phone or a channel. `policy`: nobody is asked; what the policy would ask about is refused. Unset:
+    /// `clientApprovals` decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approvals: Option<ApprovalsBy>,
     /// Whether the user of a client that starts `toolyard mcp` may approve that client's calls. `off`: no. `ask`: a
@@ -373,10 +375,11 @@ pub enum Exposure {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct HooksConfig {
-    /// `observe`: every call runs and is recorded. `careful`: calls that destroy something, reach beyond the project or cannot
-    /// be judged are asked for. `locked`: reads run, changes of the project are asked for, everything else is refused.
+    /// `observe`: every call runs and is recorded. `careful`: a person is asked about calls that destroy something,
+    /// leave the project or cannot be classified. `locked`: reads run, a person is asked about changes of the project,
+    /// everything else is refused.
     pub preset: NativePreset,
-    /// Snapshots of projects around commands, by which a command is taken back.
+    /// Snapshots of projects before and after commands, with which a command is undone.
     pub snapshots: SnapshotsConfig,
 }
 
@@ -384,7 +387,7 @@ pub struct HooksConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SnapshotsConfig {
-    /// Seconds after which a snapshot is given up; its command cannot be taken back then.
+    /// Maximum number of seconds for a snapshot. If it takes longer, the command cannot be undone.
     #[schemars(range(min = 1, max = 60))]
     pub max_seconds: u64,
     /// Maximum number of new or changed files in one snapshot.
@@ -397,7 +400,8 @@ pub struct SnapshotsConfig {
     #[schemars(range(min = 1, max = 36_500))]
     pub keep_days: u64,
     /// While the snapshots of all projects take more megabytes than this, those of the project that was used least
-    /// recently are removed. Both are applied once an hour while Toolyard runs, and by `toolyard prune`.
+    /// recently are removed. Toolyard applies `keepDays` and `keepMegabytes` once an hour while it runs, and when
+    /// `toolyard prune` runs.
     #[schemars(range(min = 1, max = 100_000_000))]
     pub keep_megabytes: u64,
 }
@@ -471,13 +475,13 @@ pub struct RecordConfig {
     pub files: RunFilesMode,
     /// Number of folders of single calls that are kept; the oldest are removed first. Folders of plans are always kept.
     pub keep_call_folders: usize,
-    /// Where signed heads of the ledger are kept beside `state/heads.jsonl`, so that a rollback of this machine is found:
-    /// the path of a file (a line is added), `git:` and the folder of a repository (a commit is made), or an address that
-    /// begins with `https://` or `http://` (a POST is sent, which ntfy understands).
+    /// Further places for signed heads of the ledger, in addition to `state/heads.jsonl`, with which a rollback of this
+    /// machine is found: the path of a file (a line is added), `git:` and the folder of a repository (a commit is
+    /// made), or an address that begins with `https://` or `http://` (a POST is sent, which ntfy understands).
     // The topic of an ntfy address is all that is needed to read it.
     #[schemars(extend("x-secret" = "value"))]
     pub heads: Vec<String>,
-    /// At most one head in this many seconds goes to each of these places.
+    /// Minimum number of seconds between two heads that are sent to the same place.
     pub heads_every_seconds: u64,
 }
 

@@ -28,7 +28,7 @@ const CRITICAL: &str = "critical";
 /// An ended plan.
 type End = (RunId, RunStatus);
 
-/// Ends of plans, from the engine to the task that tells of them.
+/// Ends of plans, from the engine to the task that sends notifications.
 #[derive(Clone)]
 pub(super) struct RunEnds {
     sender: mpsc::Sender<End>,
@@ -68,7 +68,7 @@ pub(super) async fn watch(notifications: &Notifications, upstreams: &Upstreams, 
     loop {
         tokio::select! {
             event = questions.recv() => match event {
-                // A question of another node is told by that node.
+                // The node that has the question sends the notification.
                 Ok(ApprovalEvent::Requested(approval)) if engine.approvals().is_asked_here(&approval.request.id) => {
                     notifications.notifier.tell(question(&approval));
                 }

@@ -8,7 +8,7 @@ use super::{
     to_map, writes,
 };
 use crate::{
-    change::Planned,
+    change::WritePlan,
     error::{VaultResult, is_folder, validation},
     etag::etag,
     locks::LockScope,
@@ -90,7 +90,7 @@ fn scope(args: Args) -> VaultResult<LockScope> {
     Ok(LockScope::Paths(paths))
 }
 
-fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
+fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<WritePlan> {
     let input: Input = parse(args)?;
     let path = VaultPath::parse(&input.path.0)?;
     let strategy = input.collision_strategy.unwrap_or(CollisionStrategy::Error);
@@ -139,17 +139,17 @@ fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
     } else {
         format!("Replaced {path}.{warning}")
     };
-    Ok(Planned { changes, data: to_map(&data)?, stat: Some(path), message })
+    Ok(WritePlan { changes, data: to_map(&data)?, stat: Some(path), message })
 }
 
 fn is_twin(failure: &Failure) -> bool {
     failure.details.as_ref().is_some_and(|details| details.contains_key("existing"))
 }
 
-fn created(path: VaultPath, missing: Vec<VaultPath>, content: String) -> VaultResult<Planned> {
+fn created(path: VaultPath, missing: Vec<VaultPath>, content: String) -> VaultResult<WritePlan> {
     let content = content.into_bytes();
     let data = Data { path: path.to_string(), created: true, etag: etag_of(&content), mtime_ms: None, mtime: None };
-    Ok(Planned {
+    Ok(WritePlan {
         data: to_map(&data)?,
         message: format!("Created {path}"),
         changes: put_new(&path, missing, content),

@@ -7,7 +7,7 @@ use super::{
     to_map, writes,
 };
 use crate::{
-    change::{Change, DeletedContent, Planned},
+    change::{Change, DeletedContent, WritePlan},
     error::{VaultResult, not_found, validation},
     locks::LockScope,
     path::VaultPath,
@@ -76,7 +76,7 @@ fn scope(args: Args) -> VaultResult<LockScope> {
     Ok(if input.recursive == Some(true) { LockScope::Vault } else { LockScope::Paths(vec![path]) })
 }
 
-fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
+fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<WritePlan> {
     let input: Input = parse(args)?;
     let path = VaultPath::parse(&input.path.0)?;
     let view = context.view;
@@ -167,10 +167,10 @@ fn content_of(context: &PlanContext<'_>, folder: &VaultPath) -> VaultResult<Fold
     Ok(FolderContent { count, keep })
 }
 
-fn trashed(view: &dyn View, path: &VaultPath, etag: Option<String>, count: u64) -> VaultResult<Planned> {
+fn trashed(view: &dyn View, path: &VaultPath, etag: Option<String>, count: u64) -> VaultResult<WritePlan> {
     let (changes, to) = trash(view, path, etag, count)?;
     let data = Data { path: path.to_string(), deleted: true, trashed: Some(true), trash_path: Some(to.to_string()) };
-    Ok(Planned { changes, data: to_map(&data)?, stat: None, message: format!("Moved {path} to the trash") })
+    Ok(WritePlan { changes, data: to_map(&data)?, stat: None, message: format!("Moved {path} to the trash") })
 }
 
 fn removed(
@@ -180,11 +180,11 @@ fn removed(
     count: u64,
     only_empty: bool,
     keep: Option<DeletedContent>,
-) -> VaultResult<Planned> {
+) -> VaultResult<WritePlan> {
     let data = Data { path: path.to_string(), deleted: true, trashed: Some(false), trash_path: None };
     let what =
         if stat.kind == EntryKind::Folder && only_empty { "Removed the empty folder" } else { "Removed for good:" };
-    Ok(Planned {
+    Ok(WritePlan {
         changes: vec![Change::Remove {
             path: path.clone(),
             kind: stat.kind,
@@ -200,7 +200,7 @@ fn removed(
     })
 }
 
-fn nothing(path: &VaultPath, message: String) -> VaultResult<Planned> {
+fn nothing(path: &VaultPath, message: String) -> VaultResult<WritePlan> {
     let data = Data { path: path.to_string(), deleted: false, trashed: None, trash_path: None };
-    Ok(Planned { changes: Vec::new(), data: to_map(&data)?, stat: None, message })
+    Ok(WritePlan { changes: Vec::new(), data: to_map(&data)?, stat: None, message })
 }

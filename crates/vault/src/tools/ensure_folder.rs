@@ -2,7 +2,7 @@
 
 use super::{Args, Idempotency, PlanContext, Run, Tool, parse, schema::PathArg, to_map, writes};
 use crate::{
-    change::{Change, Planned},
+    change::{Change, WritePlan},
     error::VaultResult,
     locks::LockScope,
     path::VaultPath,
@@ -44,7 +44,7 @@ fn scope(args: Args) -> VaultResult<LockScope> {
     Ok(LockScope::Paths(vec![VaultPath::parse(&parse::<Input>(args)?.path.0)?]))
 }
 
-fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
+fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<WritePlan> {
     let path = VaultPath::parse(&parse::<Input>(args)?.path.0)?;
     let existing = context.view.stat(&path, Purpose::Write)?;
     let changes = match existing {
@@ -60,5 +60,5 @@ fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
     };
     let created = !changes.is_empty();
     let message = if created { format!("Made folder {path}") } else { format!("Folder {path} was already there") };
-    Ok(Planned { changes, data: to_map(&Data { path: path.to_string(), created })?, stat: None, message })
+    Ok(WritePlan { changes, data: to_map(&Data { path: path.to_string(), created })?, stat: None, message })
 }

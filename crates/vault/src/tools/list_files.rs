@@ -12,9 +12,9 @@ use std::ops::ControlFlow;
 use toolyard_engine::Output;
 use toolyard_protocol::EntryKind;
 
-/// Entries in one answer unless asked otherwise,
+/// Default number of entries in one answer.
 const DEFAULT_LIMIT: u64 = 1000;
-/// and at most.
+/// Maximum number of entries in one answer.
 const MAX_LIMIT: u64 = 10_000;
 
 #[derive(Deserialize, JsonSchema)]
@@ -108,7 +108,7 @@ fn run(view: &dyn View, args: Args, stop: &StopCondition) -> VaultResult<Output>
         fits && extension_fits
     };
     if input.recursive == Some(true) {
-        let _ = walk(view, folder.as_ref(), stop, &mut |path, kind| {
+        walk(view, folder.as_ref(), stop, &mut |path, kind| {
             Ok(if wanted(path, kind) { page.take(path, kind) } else { ControlFlow::Continue(()) })
         })?;
     } else {

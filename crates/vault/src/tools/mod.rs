@@ -1,7 +1,7 @@
 //! The tools, one file each. A file contains the arguments (whose comments are the descriptions that models read), the
 //! output, the implementation, and its tests. To add a tool, add a file and a line in [`TOOLS`].
 //!
-//! Read tools answer from a [`View`]; write tools only plan ([`Planned`]); client tools are answered by a connected
+//! Read tools answer from a [`View`]; write tools only plan ([`WritePlan`]); client tools are answered by a connected
 //! editor.
 
 mod clients;
@@ -21,7 +21,7 @@ pub(crate) mod support;
 mod write_file;
 
 use crate::{
-    change::Planned,
+    change::WritePlan,
     error::VaultResult,
     locks::LockScope,
     view::{StopCondition, View},
@@ -50,7 +50,7 @@ pub(crate) enum Run {
     Read(fn(&dyn View, Args, &StopCondition) -> VaultResult<Output>),
     Write {
         scope: fn(Args) -> VaultResult<LockScope>,
-        plan: fn(&PlanContext<'_>, Args) -> VaultResult<Planned>,
+        plan: fn(&PlanContext<'_>, Args) -> VaultResult<WritePlan>,
     },
     /// A connected editor answers; `check` validates the arguments first.
     Client {

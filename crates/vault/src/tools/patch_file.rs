@@ -7,7 +7,7 @@ use super::{
     to_map, writes,
 };
 use crate::{
-    change::Planned,
+    change::WritePlan,
     error::VaultResult,
     etag::etag,
     locks::LockScope,
@@ -62,7 +62,7 @@ fn scope(args: Args) -> VaultResult<LockScope> {
     Ok(LockScope::Paths(vec![VaultPath::parse(&parse::<Input>(args)?.path.0)?]))
 }
 
-fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
+fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<WritePlan> {
     let input: Input = parse(args)?;
     let path = VaultPath::parse(&input.path.0)?;
     let Some(old) = context.view.read(&path, Purpose::Write)? else { return Err(missing(context.view, &path)) };
@@ -81,5 +81,5 @@ fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
     } else {
         format!("Edited {path}.{warning}")
     };
-    Ok(Planned { changes, data: to_map(&data)?, stat: Some(path), message })
+    Ok(WritePlan { changes, data: to_map(&data)?, stat: Some(path), message })
 }

@@ -13,9 +13,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_engine::Output;
 
-/// Bytes in one answer unless asked otherwise,
+/// Default number of bytes in one answer.
 const DEFAULT_MAX_BYTES: usize = 1 << 20;
-/// and at most.
+/// Maximum number of bytes in one answer.
 const MAX_BYTES: usize = 8 << 20;
 
 #[derive(Deserialize, JsonSchema)]

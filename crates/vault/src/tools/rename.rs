@@ -7,7 +7,7 @@ use super::{
     to_map, writes,
 };
 use crate::{
-    change::{Change, MoveRole, Planned},
+    change::{Change, MoveRole, WritePlan},
     error::{VaultResult, validation},
     etag::etag,
     locks::LockScope,
@@ -82,7 +82,7 @@ fn scope(args: Args) -> VaultResult<LockScope> {
     Ok(LockScope::Vault)
 }
 
-fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
+fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<WritePlan> {
     let input: Input = parse(args)?;
     let (from, mut to) = (VaultPath::parse(&input.from_path.0)?, VaultPath::parse(&input.to_path.0)?);
     let view = context.view;
@@ -94,9 +94,9 @@ fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
         (None, None) => {}
     }
     if from == to {
-        let data = data(&from, &to, 0, content_etag);
+        let data = to_map(&data(&from, &to, 0, content_etag))?;
         let message = format!("{from} already has this name");
-        return Ok(Planned { changes: Vec::new(), data: to_map(&data)?, stat: stat.is_file().then_some(to), message });
+        return Ok(WritePlan { changes: Vec::new(), data, stat: stat.is_file().then_some(to), message });
     }
     if to.is_below(&from) {
         return Err(validation(format!("{from} cannot be moved into itself ({to})")));
@@ -153,7 +153,7 @@ fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
         0 => String::new(),
         n => format!(". Warning: {n} notes could not be read, so links in them were not looked at"),
     };
-    Ok(Planned {
+    Ok(WritePlan {
         changes,
         data: to_map(&data(&from, &to, updated, final_etag))?,
         message: format!("Moved {from} to {to}{links}{warning}"),
@@ -204,7 +204,7 @@ fn moved_files(
         return Ok(moved);
     }
     let mut failed = None;
-    let _ = walk(context.view, Some(from), context.stop, &mut |path, kind| {
+    walk(context.view, Some(from), context.stop, &mut |path, kind| {
         if kind == EntryKind::File {
             match path.rebase(from, to) {
                 Ok(new) => {
@@ -234,7 +234,7 @@ fn rewrites(
     replaced: Option<&VaultPath>,
 ) -> VaultResult<Rewrites> {
     let mut files = Vec::new();
-    let _ = walk(context.view, None, context.stop, &mut |path, kind| {
+    walk(context.view, None, context.stop, &mut |path, kind| {
         if kind == EntryKind::File {
             files.push(path.clone());
         }

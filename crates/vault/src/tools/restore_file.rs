@@ -7,7 +7,7 @@ use super::{
     to_map, writes,
 };
 use crate::{
-    change::{Change, MoveRole, Planned},
+    change::{Change, MoveRole, WritePlan},
     error::{VaultResult, is_folder, validation},
     etag::etag,
     locks::LockScope,
@@ -70,7 +70,7 @@ fn scope(args: Args) -> VaultResult<LockScope> {
     Ok(if input.trash_path.is_some() { LockScope::Vault } else { LockScope::Paths(vec![path]) })
 }
 
-fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
+fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<WritePlan> {
     let input: Input = parse(args)?;
     let path = VaultPath::parse(&input.path.0)?;
     if input.expect_absent == Some(true) && input.expected_etag.is_some() {
@@ -83,7 +83,7 @@ fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
     }
 }
 
-fn from_blob(context: &PlanContext<'_>, input: &Input, path: VaultPath, blob: &str) -> VaultResult<Planned> {
+fn from_blob(context: &PlanContext<'_>, input: &Input, path: VaultPath, blob: &str) -> VaultResult<WritePlan> {
     let is_hash = blob.len() == 64 && blob.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     if !is_hash {
         return Err(validation("blob is the SHA-256 of the content, 64 lowercase hex digits"));
@@ -112,10 +112,10 @@ fn from_blob(context: &PlanContext<'_>, input: &Input, path: VaultPath, blob: &s
             put_over(&path, &old, content)
         }
     };
-    Ok(Planned { changes, data: to_map(&data)?, stat: Some(path), message })
+    Ok(WritePlan { changes, data: to_map(&data)?, stat: Some(path), message })
 }
 
-fn from_trash(context: &PlanContext<'_>, input: &Input, path: VaultPath, trash_path: &str) -> VaultResult<Planned> {
+fn from_trash(context: &PlanContext<'_>, input: &Input, path: VaultPath, trash_path: &str) -> VaultResult<WritePlan> {
     let from = VaultPath::parse_trash(trash_path)?;
     // The path rules apply to the path that the file had: deleting a file does not lift them.
     let original = trash_path.split_once('/').map_or(trash_path, |(_, rest)| rest);
@@ -145,7 +145,7 @@ fn from_trash(context: &PlanContext<'_>, input: &Input, path: VaultPath, trash_p
     });
     let data = Data { path: path.to_string(), etag: content_etag, mtime_ms: None, mtime: None };
     let message = format!("Restored {path} from the trash");
-    Ok(Planned { changes, data: to_map(&data)?, stat: stat.is_file().then_some(path), message })
+    Ok(WritePlan { changes, data: to_map(&data)?, stat: stat.is_file().then_some(path), message })
 }
 
 fn occupied(path: &VaultPath) -> Failure {

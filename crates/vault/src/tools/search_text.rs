@@ -5,7 +5,7 @@ use crate::{
     error::{VaultResult, validation},
     path::VaultPath,
     text::floor_boundary,
-    view::{Purpose, StopCondition, View, parse_folder_prefix, walk},
+    view::{Purpose, StopCondition, View, parse_folder_prefix, walk_until},
 };
 use regex::RegexBuilder;
 use schemars::JsonSchema;
@@ -14,13 +14,13 @@ use std::ops::ControlFlow;
 use toolyard_engine::Output;
 use toolyard_protocol::{EntryKind, ErrorCode};
 
-/// Matches in one answer unless asked otherwise,
+/// Default number of matches in one answer.
 const DEFAULT_LIMIT: u64 = 50;
-/// and at most.
+/// Maximum number of matches in one answer.
 const MAX_LIMIT: u64 = 1000;
-/// Characters of a snippet unless asked otherwise,
+/// Default number of characters of a snippet.
 const DEFAULT_SNIPPET: u64 = 120;
-/// and at most.
+/// Maximum number of characters of a snippet.
 const MAX_SNIPPET: u64 = 1000;
 /// A query is at most this long.
 const MAX_QUERY_BYTES: usize = 4096;
@@ -134,7 +134,7 @@ fn run(view: &dyn View, args: Args, stop: &StopCondition) -> VaultResult<Output>
         };
         let flow = match (kind, root) {
             (EntryKind::File, Some(path)) => search.file(view, path)?,
-            _ => walk(view, root.as_ref(), stop, &mut |path, kind| {
+            _ => walk_until(view, root.as_ref(), stop, &mut |path, kind| {
                 stop.check()?;
                 if kind == EntryKind::File { search.file(view, path) } else { Ok(ControlFlow::Continue(())) }
             })?,

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use toolyard_engine::Output;
 use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 
-/// Characters unless asked otherwise,
+/// Default maximum number of characters.
 const DEFAULT_LENGTH: usize = 80;
-/// and at most.
+/// Largest value of `maxLength`.
 const MAX_LENGTH: usize = 200;
 
 #[derive(Deserialize, JsonSchema)]

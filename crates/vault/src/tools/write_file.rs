@@ -7,7 +7,7 @@ use super::{
     to_map, writes,
 };
 use crate::{
-    change::Planned,
+    change::WritePlan,
     error::{VaultResult, is_folder},
     etag::etag,
     locks::LockScope,
@@ -84,7 +84,7 @@ fn scope(args: Args) -> VaultResult<LockScope> {
     Ok(LockScope::Paths(vec![VaultPath::parse(&parse::<Input>(args)?.path.0)?]))
 }
 
-fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
+fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<WritePlan> {
     let input: Input = parse(args)?;
     let path = VaultPath::parse(&input.path.0)?;
     let expected = input.expected_etag.as_deref();
@@ -94,7 +94,7 @@ fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
         let content = input.content.into_bytes();
         let data = data(&path, &content, content.len());
         let message = format!("Created {path}");
-        return Ok(Planned {
+        return Ok(WritePlan {
             changes: put_new(&path, missing, content),
             data: to_map(&data)?,
             stat: Some(path),
@@ -140,7 +140,7 @@ fn plan(context: &PlanContext<'_>, args: Args) -> VaultResult<Planned> {
         mtime: None,
         bytes_written: Some(bytes_written),
     };
-    Ok(Planned { changes, data: to_map(&data)?, stat: Some(path), message })
+    Ok(WritePlan { changes, data: to_map(&data)?, stat: Some(path), message })
 }
 
 fn data(path: &VaultPath, content: &[u8], written: usize) -> Data {

@@ -18,7 +18,7 @@ const MAX_DAY_BYTES: u64 = 1 << 30;
 
 /// A line of a file, as written.
 #[derive(Serialize)]
-struct Written<'a> {
+struct WrittenLine<'a> {
     #[serde(flatten)]
     trace: &'a Trace,
     /// The owner of the trace: `account/user`.
@@ -67,7 +67,7 @@ impl Files {
         }
         match &mut self.open {
             Some((_, file)) => {
-                let mut line = serde_json::to_vec(&Written { trace, owner })?;
+                let mut line = serde_json::to_vec(&WrittenLine { trace, owner })?;
                 line.push(b'\n');
                 file.write_all(&line)
             }

@@ -278,7 +278,7 @@ impl Hit {
             score: Some(hit.rounded_score()),
             parts: Some(hit.parts.rounded()),
             level: Some(hit.level),
-            abstract_preview: super::preview(&hit.told, config.trace_recall_preview_chars),
+            abstract_preview: super::preview(&hit.abstract_text, config.trace_recall_preview_chars),
             result_type: if hit.kind == Kind::Session { Kind::Resource } else { hit.kind }.as_str().to_owned(),
         });
         traced.collect()
@@ -292,7 +292,7 @@ impl Selected {
             category: hit.category.clone(),
             score: Some(hit.rounded_score()),
             parts: Some(hit.parts.rounded()),
-            ..Self::plain(&hit.uri, type_of(hit.kind), &hit.told, config)
+            ..Self::plain(&hit.uri, type_of(hit.kind), &hit.abstract_text, config)
         }
     }
 

@@ -76,7 +76,7 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// Several changes as one.
+    /// Combines several changes into one.
     pub(crate) fn merged(changes: Vec<Self>) -> Self {
         let mut all = Self::default();
         for (name, entry) in changes.into_iter().flat_map(|change| change.files) {

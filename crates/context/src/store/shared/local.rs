@@ -4,7 +4,7 @@ use super::facts::{Change, Entry, Facts};
 use crate::{
     error::{ApiError, Code, Result},
     store::{
-        disk::{self, Keep},
+        disk::{self, Durability},
         layers::{ABSTRACT, OVERVIEW},
     },
 };
@@ -139,7 +139,7 @@ pub(crate) fn install(facts: &Facts, folder: &Path, name: &str, entry: Option<&E
         bytes.extend(piece);
     }
     std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
-    disk::write(&path, &bytes, Keep::Derived)?;
+    disk::write(&path, &bytes, Durability::Derived)?;
     let since = Duration::from_millis(u64::try_from(entry.modified).unwrap_or_default());
     File::options().write(true).open(&path)?.set_modified(SystemTime::UNIX_EPOCH + since)?;
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))

@@ -14,7 +14,7 @@ use crate::{
     store::{
         account::{Account, lock},
         touched::Touched,
-        uri::{Kind, Place, SCOPES},
+        uri::{Kind, SCOPES, StorePath},
     },
 };
 use facts::{Change, Entry, Facts, Lease};
@@ -356,7 +356,7 @@ impl Account {
         if !names.first().is_some_and(|scope| SCOPES.contains(&scope.as_str())) {
             return;
         }
-        let place = Place::of_names(names);
+        let place = StorePath::of_names(names);
         if place.kind() == Kind::Session {
             self.sessions.forget(place.names());
             return;

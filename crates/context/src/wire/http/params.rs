@@ -93,7 +93,7 @@ impl Params {
 
     /// A flag that supports only one value.
     pub(super) fn only(&mut self, name: &'static str, value: bool) {
-        if self.flag(name).is_some_and(|told| told != value) {
+        if self.flag(name).is_some_and(|given| given != value) {
             self.fault(Some(name), format!("Not supported by this server: only {value}"), "not_supported");
         }
     }
@@ -254,7 +254,7 @@ impl Params {
         if self.wrong.is_empty() {
             return Ok(());
         }
-        let told: Vec<String> = self
+        let given: Vec<String> = self
             .wrong
             .iter()
             .map(|(field, message, _)| match field {
@@ -268,7 +268,7 @@ impl Params {
             kind,
         });
         let details = Details { validation_errors: errors.collect(), ..Details::default() };
-        let message = format!("Invalid request parameters: {}", told.join("; "));
+        let message = format!("Invalid request parameters: {}", given.join("; "));
         let error = ApiError::new(Code::InvalidArgument, message).with(details);
         Err(ApiError { bare: true, ..error })
     }

@@ -15,7 +15,7 @@ use crate::{
         memory::parse_time,
         resources::{self, NewResource, TagMode},
         skills::{self, Form},
-        uri::{Kind, Place},
+        uri::{Kind, StorePath},
         watches::Watch,
     },
     wire::{
@@ -174,12 +174,12 @@ fn files(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
         ("GET", ["stat"]) => {
             let uri = query.required("uri");
             query.finish()?;
-            Answer::full(StatShape::from(fs::stat(&account, &Place::parse(&uri, &ask.who)?)?))
+            Answer::full(StatShape::from(fs::stat(&account, &StorePath::parse(&uri, &ask.who)?)?))
         }
         ("GET", ["attrs"]) => {
             let uri = query.required("uri");
             query.finish()?;
-            let place = Place::parse(&uri, &ask.who)?;
+            let place = StorePath::parse(&uri, &ask.who)?;
             fs::stat(&account, &place)?;
             let tags = account.library.labels_of(&account, &place)?;
             Answer::full(AttrsShape { uri: place.to_string(), attrs: Attrs { tags } })
@@ -190,7 +190,7 @@ fn files(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             let (from, to) = (body.required("from_uri"), body.required("to_uri"));
             let recursive = body.flag("recursive").unwrap_or_default();
             body.finish()?;
-            let (from, to) = (Place::parse(&from, &ask.who)?, Place::parse(&to, &ask.who)?);
+            let (from, to) = (StorePath::parse(&from, &ask.who)?, StorePath::parse(&to, &ask.who)?);
             let copied = fs::cp(&account, &from, &to, recursive)?;
             Answer::full(CopiedShape::new(&from, &to, recursive, copied))
         }
@@ -199,7 +199,7 @@ fn files(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             let uri = body.required("uri");
             let about = body.text("description");
             body.finish()?;
-            let place = Place::parse(&uri, &ask.who)?;
+            let place = StorePath::parse(&uri, &ask.who)?;
             fs::mkdir(&account, &place, about.as_deref())?;
             Answer::full(UriShape { uri: place.to_string() })
         }
@@ -207,7 +207,7 @@ fn files(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             let mut body = Params::body(ask.body)?;
             let (from, to) = (body.required("from_uri"), body.required("to_uri"));
             body.finish()?;
-            let (from, to) = (Place::parse(&from, &ask.who)?, Place::parse(&to, &ask.who)?);
+            let (from, to) = (StorePath::parse(&from, &ask.who)?, StorePath::parse(&to, &ask.who)?);
             fs::mv(&account, &from, &to)?;
             Answer::full(MovedShape { from: from.to_string(), to: to.to_string() })
         }
@@ -237,7 +237,7 @@ fn list(ask: &Ask<'_>, account: &Arc<Account>, query: &mut Params, tree: bool) -
         level_limit: query.integer("level_limit", 1).map_or(if tree { 3 } else { usize::MAX }, usize_of),
     };
     query.finish()?;
-    let place = Place::parse(&uri, &ask.who)?;
+    let place = StorePath::parse(&uri, &ask.who)?;
     let (entries, more) = fs::list(account, &ask.who, &place, &how)?;
     let rows: Vec<Row> = entries.into_iter().map(|entry| Row::new(entry, style, how.recursive)).collect();
     Ok(Answer::Listed(shapes::value(rows)?, more))
@@ -248,7 +248,7 @@ fn remove(ask: &Ask<'_>, account: &Arc<Account>, query: &mut Params) -> Result<A
     let uri = query.required("uri");
     let recursive = query.flag("recursive").unwrap_or_default();
     query.finish()?;
-    let place = Place::parse(&uri, &ask.who)?;
+    let place = StorePath::parse(&uri, &ask.who)?;
     let names: Vec<&str> = place.names().iter().map(String::as_str).collect();
     let count = match names.as_slice() {
         ["user", _, "sessions", id] if recursive && sessions::describe(account, &ask.who, id).is_ok() => {
@@ -269,7 +269,7 @@ fn remove(ask: &Ask<'_>, account: &Arc<Account>, query: &mut Params) -> Result<A
 /// Creates a task that is already complete.
 fn done(ask: &Ask<'_>, kind: &'static str, resource: &str) -> String {
     let task = ask.store.tasks.begin(kind, resource, &owner(ask));
-    ask.store.tasks.end(&task, crate::sessions::tasks::Ended::default());
+    ask.store.tasks.end(&task, crate::sessions::tasks::TaskResult::default());
     task
 }
 
@@ -282,19 +282,19 @@ fn content(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             let offset = query.integer("offset", 0).unwrap_or_default();
             let limit = query.integer("limit", -1).unwrap_or(-1);
             query.finish()?;
-            let text = fs::read(&account, &Place::parse(&uri, &ask.who)?)?;
+            let text = fs::read(&account, &StorePath::parse(&uri, &ask.who)?)?;
             Answer::full(fs::lines(&text, usize_of(offset), limit))
         }
         ("GET", ["download"]) => {
             let uri = query.required("uri");
             query.finish()?;
-            Ok(Answer::File(fs::read(&account, &Place::parse(&uri, &ask.who)?)?))
+            Ok(Answer::File(fs::read(&account, &StorePath::parse(&uri, &ask.who)?)?))
         }
         ("POST", ["set_tags"]) => set_tags(ask),
         ("GET", ["abstract" | "overview"]) => {
             let uri = query.required("uri");
             query.finish()?;
-            let (abstract_, overview) = fs::described(&account, &Place::parse(&uri, &ask.who)?)?;
+            let (abstract_, overview) = fs::described(&account, &StorePath::parse(&uri, &ask.who)?)?;
             Answer::full(if rest == ["abstract"] { abstract_ } else { overview })
         }
         ("POST", ["write"]) => {
@@ -309,7 +309,7 @@ fn content(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
                 "create" => Mode::Create,
                 _ => Mode::Replace,
             };
-            let place = Place::parse(&uri, &ask.who)?;
+            let place = StorePath::parse(&uri, &ask.who)?;
             let written = fs::write(&account, &place, &text, how)?;
             Answer::short(WrittenShape::new(&place, mode, written))
         }
@@ -410,7 +410,7 @@ fn searches(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             body.finish()?;
             let hits = search::find(&account, &ask.who, &Find { kinds: kinds(&types)?, ..find })?;
             let content =
-                |hit: &Hit| Place::parse(&hit.uri, &ask.who).and_then(|place| fs::read(&account, &place)).ok();
+                |hit: &Hit| StorePath::parse(&hit.uri, &ask.who).and_then(|place| fs::read(&account, &place)).ok();
             let item = |hit: &Hit| if read { Item::with_content(hit, content(hit)) } else { Item::from(hit) };
             Answer::short(Grouped::new(&hits, item))
         }
@@ -433,8 +433,8 @@ fn searches(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
                 exclude: None,
             };
             body.finish()?;
-            let place = Place::parse(&uri, &ask.who)?;
-            let exclude = exclude.map(|uri| Place::parse(&uri, &ask.who)).transpose()?;
+            let place = StorePath::parse(&uri, &ask.who)?;
+            let exclude = exclude.map(|uri| StorePath::parse(&uri, &ask.who)).transpose()?;
             Answer::full(GrepShape::new(scan::grep(&account, &ask.who, &place, &Grep { exclude, ..how })?))
         }
         ["glob"] => {
@@ -442,7 +442,7 @@ fn searches(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             let uri = body.text("uri").unwrap_or_else(|| crate::store::uri::SCHEME.to_owned());
             let limit = body.integer("node_limit", 1).map_or(256, usize_of);
             body.finish()?;
-            let matches = scan::glob(&account, &ask.who, &Place::parse(&uri, &ask.who)?, &pattern, limit)?;
+            let matches = scan::glob(&account, &ask.who, &StorePath::parse(&uri, &ask.who)?, &pattern, limit)?;
             Answer::full(GlobShape { count: matches.len(), matches })
         }
         _ => Err(no_route(ask)),
@@ -474,7 +474,7 @@ fn set_tags(ask: &Ask<'_>) -> Result<Answer> {
     // The tags of a folder apply to everything inside it.
     body.accept(&["recursive", "telemetry"]);
     body.finish()?;
-    let place = Place::parse(&uri, &ask.who)?;
+    let place = StorePath::parse(&uri, &ask.who)?;
     let labels = resources::set_tags(&account, &place, &tags, mode)?;
     Answer::full(TaggedShape::new(&place, labels, mode.as_str()))
 }

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     error::{ApiError, Code, Result},
     sessions::{
-        self, Added, NewMessage, Part, Role,
+        self, AddedMessages, NewMessage, Part, Role,
         archive::{self, Retain},
         autocommit::{self, AutoCommit, Policy, PolicyPatch},
         externalise,
@@ -60,8 +60,8 @@ impl GivenMessage {
 }
 
 /// A session policy sent by a client.
-fn policy(told: serde_json::Map<String, Value>) -> Result<PolicyPatch> {
-    serde_json::from_value(Value::Object(told))
+fn policy(policy_fields: serde_json::Map<String, Value>) -> Result<PolicyPatch> {
+    serde_json::from_value(Value::Object(policy_fields))
         .map_err(|error| ApiError::argument(format!("Invalid auto_commit_policy: {error}")))
 }
 
@@ -69,7 +69,7 @@ fn policy(told: serde_json::Map<String, Value>) -> Result<PolicyPatch> {
 #[derive(Serialize)]
 struct BatchShape {
     #[serde(flatten)]
-    session: Added,
+    session: AddedMessages,
     added: usize,
 }
 
@@ -154,11 +154,11 @@ pub(super) fn answer(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
 fn create(ask: &Ask<'_>, account: &Arc<Account>) -> Result<Answer> {
     let mut body = Params::body(ask.body)?;
     let id = body.text("session_id").unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
-    let told = body.object("auto_commit_policy");
+    let policy_fields = body.object("auto_commit_policy");
     body.accept(&["telemetry"]);
     body.refuse(&["memory_policy", "memory_extraction_config"]);
     body.finish()?;
-    let policy = told.map(policy).transpose()?;
+    let policy = policy_fields.map(policy).transpose()?;
     if let Some(patch) = &policy {
         AutoCommit::default().with(patch)?;
     }
@@ -194,12 +194,12 @@ fn add_batch(ask: &Ask<'_>, account: &Arc<Account>, id: &str) -> Result<Answer> 
 fn configure(ask: &Ask<'_>, account: &Arc<Account>, id: &str) -> Result<Answer> {
     let mut body = Params::body(ask.body)?;
     let off = body.is_null("auto_commit_policy");
-    let told = body.object("auto_commit_policy");
+    let policy_fields = body.object("auto_commit_policy");
     body.accept(&["telemetry"]);
     body.refuse(&["memory_extraction_config"]);
     body.finish()?;
-    let policy = match told {
-        Some(told) => Policy::Merge(policy(told)?),
+    let policy = match policy_fields {
+        Some(policy_fields) => Policy::Merge(policy(policy_fields)?),
         None if off => Policy::Off,
         None => Policy::Same,
     };

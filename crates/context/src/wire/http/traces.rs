@@ -7,7 +7,7 @@ use crate::{
         query_config::ResourceType,
         trace::{self, Trace, TraceQuery},
     },
-    store::{fs, uri::Place},
+    store::{fs, uri::StorePath},
     wire::shapes::StatShape,
 };
 use http::{Method, StatusCode};
@@ -24,7 +24,7 @@ const MAX_CONTENT: i64 = 100_000;
 
 /// The error response of these routes.
 #[derive(Serialize)]
-struct Refused<'a> {
+struct ErrorBody<'a> {
     ok: bool,
     error: RouteError<'a>,
 }
@@ -36,7 +36,7 @@ struct RouteError<'a> {
 }
 
 fn refuse(status: StatusCode, code: &str, message: &str) -> Result<Answer> {
-    Answer::plain(status, Refused { ok: false, error: RouteError { code, message } })
+    Answer::plain(status, ErrorBody { ok: false, error: RouteError { code, message } })
 }
 
 fn invalid(message: &str) -> Result<Answer> {
@@ -265,7 +265,7 @@ fn detail(ask: &Ask<'_>) -> Result<Answer> {
     if let Err(error) = query.finish() {
         return invalid(&error.message);
     }
-    let place = match Place::parse(&uri, &ask.who) {
+    let place = match StorePath::parse(&uri, &ask.who) {
         Ok(place) => place,
         Err(error) => return refuse(StatusCode::BAD_REQUEST, "invalid_uri", &error.message),
     };
@@ -303,6 +303,6 @@ fn detail(ask: &Ask<'_>) -> Result<Answer> {
             shape.read_status = "ok";
             Answer::plain(StatusCode::OK, shape)
         }
-        Err(error) => refuse(StatusCode::BAD_GATEWAY, "read_failed", &error.told()),
+        Err(error) => refuse(StatusCode::BAD_GATEWAY, "read_failed", &error.tool_message()),
     }
 }

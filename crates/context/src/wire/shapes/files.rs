@@ -3,7 +3,7 @@
 use crate::{
     store::{
         fs::{self, Entry, Stat},
-        uri::{Kind, Place},
+        uri::{Kind, StorePath},
     },
     wire::compat::Compat,
 };
@@ -120,7 +120,7 @@ pub(crate) struct WrittenShape {
 }
 
 impl WrittenShape {
-    pub(crate) fn new(place: &Place, mode: &'static str, written_bytes: usize) -> Self {
+    pub(crate) fn new(place: &StorePath, mode: &'static str, written_bytes: usize) -> Self {
         Self {
             uri: place.to_string(),
             root_uri: place.parent().map(|above| above.to_string()),
@@ -148,7 +148,7 @@ pub(crate) struct CopiedShape {
 }
 
 impl CopiedShape {
-    pub(crate) fn new(from: &Place, to: &Place, recursive: bool, copied: fs::Copied) -> Self {
+    pub(crate) fn new(from: &StorePath, to: &StorePath, recursive: bool, copied: fs::CopyResult) -> Self {
         Self {
             operation: "copy",
             from: from.to_string(),
@@ -178,7 +178,7 @@ pub(crate) struct TaggedShape {
 }
 
 impl TaggedShape {
-    pub(crate) fn new(place: &Place, tags: Vec<String>, mode: &'static str) -> Self {
+    pub(crate) fn new(place: &StorePath, tags: Vec<String>, mode: &'static str) -> Self {
         let uri = place.to_string();
         Self {
             updated_uris: [uri.clone()],

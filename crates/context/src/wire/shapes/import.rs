@@ -5,8 +5,8 @@ use crate::{
     store::{
         fs,
         resources::Imported,
-        skills::{About, Installed, Listed, Shown},
-        uri::{Identity, Place},
+        skills::{About, Installed, SkillContent, SkillEntry},
+        uri::{Identity, StorePath},
     },
     wire::compat::{Compat, Import},
 };
@@ -188,9 +188,9 @@ pub(crate) struct SkillsShape {
 }
 
 impl SkillsShape {
-    pub(crate) fn new(roots: &[Place], skills: Vec<Listed>) -> Self {
+    pub(crate) fn new(roots: &[StorePath], skills: Vec<SkillEntry>) -> Self {
         Self {
-            root_uris: roots.iter().map(Place::to_string).collect(),
+            root_uris: roots.iter().map(StorePath::to_string).collect(),
             total: skills.len(),
             skills: skills
                 .into_iter()
@@ -231,7 +231,7 @@ pub(crate) struct SkillShape {
 }
 
 impl SkillShape {
-    pub(crate) fn new(skill: Shown, with_content: bool, with_files: bool) -> Self {
+    pub(crate) fn new(skill: SkillContent, with_content: bool, with_files: bool) -> Self {
         let files = skill.files.into_iter().map(|(name, is_dir)| SkillFile {
             path: name.clone(),
             uri: skill.place.child(&name).to_string(),

@@ -3,7 +3,7 @@
 use crate::{
     find::{
         library::Hit,
-        scan::{GrepMatch, Grepped},
+        scan::{GrepMatch, GrepResult},
         search,
     },
     store::uri::{Identity, Kind},
@@ -34,7 +34,7 @@ impl From<&Hit> for Item {
             uri: hit.uri.clone(),
             level: hit.level,
             score: hit.rounded_score(),
-            abstract_: hit.told.clone(),
+            abstract_: hit.abstract_text.clone(),
             tags: hit.tags.clone(),
             content: None,
         }
@@ -137,7 +137,7 @@ pub(crate) struct RecallShape {
 }
 
 impl RecallShape {
-    pub(crate) fn new(request: RecallRequest, who: &Identity, recalled: search::Recalled) -> Self {
+    pub(crate) fn new(request: RecallRequest, who: &Identity, recalled: search::ContextRecall) -> Self {
         let RecallRequest { asked, purpose, deprecated } = request;
         let detail = if asked.abstracts { "abstract" } else { "full" };
         let count = |of: search::EntryOwner| recalled.entries.iter().filter(|entry| entry.kept_for == of).count();
@@ -209,7 +209,7 @@ pub(crate) struct GrepShape {
 }
 
 impl GrepShape {
-    pub(crate) fn new(found: Grepped) -> Self {
+    pub(crate) fn new(found: GrepResult) -> Self {
         let count = found.matches.len();
         Self { count, match_count: count, matches: found.matches, files_scanned: found.files_scanned }
     }

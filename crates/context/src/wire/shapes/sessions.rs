@@ -128,8 +128,8 @@ pub(crate) struct ListedSessionShape {
     mod_time: String,
 }
 
-impl From<sessions::Listed> for ListedSessionShape {
-    fn from(listed: sessions::Listed) -> Self {
+impl From<sessions::ListedSession> for ListedSessionShape {
+    fn from(listed: sessions::ListedSession) -> Self {
         Self {
             session_id: listed.id,
             uri: listed.place.to_string(),

@@ -1,6 +1,6 @@
 //! `ov_archive_search` and `ov_archive_expand`: search and read the archived messages of a session.
 
-use super::{Call, Outcome, said};
+use super::{Call, Outcome, text_result};
 use crate::{
     error::ApiError,
     find::{
@@ -21,11 +21,11 @@ const MAX_SHOWN_CHARS: usize = 1500;
 const COUNTED: usize = 256;
 
 fn missing(param: &str) -> Outcome {
-    said(format!("Error: {param} is required."), json!({"error": "missing_param", "param": param}))
+    text_result(format!("Error: {param} is required."), json!({"error": "missing_param", "param": param}))
 }
 
 fn no_session() -> Outcome {
-    said("Error: no active session.", json!({"error": "no_session"}))
+    text_result("Error: no active session.", json!({"error": "no_session"}))
 }
 
 pub(super) fn search(call: &Call<'_>) -> Outcome {
@@ -43,16 +43,16 @@ pub(super) fn search(call: &Call<'_>) -> Outcome {
     let matches = match found {
         Ok(matches) => matches,
         Err(error) => {
-            let message = error.told();
+            let message = error.tool_message();
             search.error = Some(message.clone());
             record(call, query, search, &[]);
-            return said(format!("Archive search failed: {message}"), json!({"error": message}));
+            return text_result(format!("Archive search failed: {message}"), json!({"error": message}));
         }
     };
     search.total = matches.len();
     record(call, query, search, &matches);
     if matches.is_empty() {
-        return said(
+        return text_result(
             format!(
                 "No matches found for \"{query}\". Try a different keyword, a shorter phrase, or another name for it."
             ),
@@ -61,7 +61,7 @@ pub(super) fn search(call: &Call<'_>) -> Outcome {
     }
     let blocks: Vec<String> = matches.iter().take(SHOWN).enumerate().map(|(at, m)| block(at + 1, m)).collect();
     let first = if matches.len() > SHOWN { format!(" (showing first {SHOWN})") } else { String::new() };
-    said(
+    text_result(
         format!("Found {} match(es) for \"{query}\"{first}:\n\n{}", matches.len(), blocks.join("\n\n")),
         json!({"query": query, "matchCount": matches.len()}),
     )
@@ -83,7 +83,7 @@ fn grep(call: &Call<'_>, session: &str, query: &str, archive: Option<&str>) -> R
     let account = call.store.account(&call.who)?;
     let history = sessions::place(&call.who, session).child("history");
     let place = match archive {
-        Some(archive) => crate::store::uri::Place::parse(&format!("{history}/{archive}"), &call.who)?,
+        Some(archive) => crate::store::uri::StorePath::parse(&format!("{history}/{archive}"), &call.who)?,
         None => history,
     };
     let pattern = regex::escape(query);
@@ -136,8 +136,8 @@ pub(super) fn expand(call: &Call<'_>) -> Outcome {
     let read = match read {
         Ok(read) => read,
         Err(error) => {
-            let message = error.told();
-            return said(
+            let message = error.tool_message();
+            return text_result(
                 format!("Failed to expand {archive}: {message}"),
                 json!({"error": message, "archiveId": archive, "sessionId": id, "ovSessionId": session}),
             );
@@ -149,7 +149,7 @@ pub(super) fn expand(call: &Call<'_>) -> Outcome {
     }
     lines.push(format!("**Messages**: {}", read.messages.len()));
     let body: Vec<String> = read.messages.iter().map(spoken).collect();
-    said(
+    text_result(
         format!("{}\n\n{}", lines.join("\n"), body.join("\n\n")),
         json!({
             "action": "expanded", "archiveId": archive, "messageCount": read.messages.len(), "sessionId": id,

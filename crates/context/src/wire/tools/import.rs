@@ -1,8 +1,8 @@
 //! `add_skill` and `add_resource`.
 
-use super::{Call, Outcome, Thrown, said};
+use super::{Call, Outcome, ToolFailure, text_result};
 use crate::{
-    sessions::tasks::Ended,
+    sessions::tasks::TaskResult,
     store::{
         resources::{INBOUND, NewResource, is_remote},
         skills::{self, Form, SkillData},
@@ -32,17 +32,17 @@ pub(super) fn skill(call: &Call<'_>) -> Outcome {
             };
             skills::add_data(&account, &call.who, &data)?
         }
-        _ => return Err(Thrown::argument("Provide exactly one of 'path' or 'data' for skill import.")),
+        _ => return Err(ToolFailure::argument("Provide exactly one of 'path' or 'data' for skill import.")),
     };
     let task = call.store.tasks.begin("add_skill", &skill.uri, &call.owner());
-    call.store.tasks.end(&task, Ended::default());
+    call.store.tasks.end(&task, TaskResult::default());
     let text = format!("Imported OpenViking skill ({}). {}", skill.name, skill.uri);
-    said(text, Done { action: "skill_imported", result: InstalledShape::new(skill, task) })
+    text_result(text, ImportDetails { action: "skill_imported", result: InstalledShape::new(skill, task) })
 }
 
 /// The details of a response: the action, and the fields of the server's response.
 #[derive(Serialize)]
-struct Done<T> {
+struct ImportDetails<T> {
     action: &'static str,
     #[serde(flatten)]
     result: T,
@@ -66,11 +66,11 @@ fn within(call: &Call<'_>) -> CancellationToken {
 
 pub(super) fn resource(call: &Call<'_>) -> Outcome {
     let Some(source) = call.text("source").map(str::trim) else {
-        return Err(Thrown::argument("pathOrUrl is required"));
+        return Err(ToolFailure::argument("pathOrUrl is required"));
     };
     let text = |name: &str| call.text(name).map(str::to_owned);
     if call.text("to").is_some() && call.text("parent").is_some() {
-        return Err(Thrown::argument("Cannot specify both 'to' and 'parent'."));
+        return Err(ToolFailure::argument("Cannot specify both 'to' and 'parent'."));
     }
     let path = match source.strip_prefix(INBOUND) {
         Some(name) => call.store.inbound(name)?.display().to_string(),
@@ -97,5 +97,5 @@ pub(super) fn resource(call: &Call<'_>) -> Outcome {
     if !warnings.is_empty() {
         line.push_str(&format!(" Warnings: {}", warnings.join("; ")));
     }
-    said(line, Done { action: "resource_imported", result: ImportShape::new(imported, &call.who) })
+    text_result(line, ImportDetails { action: "resource_imported", result: ImportShape::new(imported, &call.who) })
 }

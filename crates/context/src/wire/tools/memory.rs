@@ -1,19 +1,19 @@
 //! `memory_recall`, `memory_store`, `memory_forget`, and automatic recall before a user's message.
 
-use super::{Call, Outcome, Session, Thrown, said};
+use super::{Call, Outcome, Session, ToolFailure, text_result};
 use crate::{
     config::PeerRole,
     error::ApiError,
     find::{
-        library::Wanted,
+        library::SearchRequest,
         query_config::{Effective, QueryParams},
-        recall::{self, Recalled},
+        recall::{self, RecallResult},
         trace::{Trace, base36, preview},
     },
     sessions::{self, NewMessage, Part, Role, archive::Retain},
     store::{
         fs,
-        uri::{Kind, Place, SCHEME},
+        uri::{Kind, SCHEME, StorePath},
     },
     wire::shapes::Item,
 };
@@ -29,7 +29,7 @@ const CANDIDATES: usize = 5;
 const MAX_TEXT_CHARS: usize = 200_000;
 
 /// Searches, ranks and reads memories, and creates the trace.
-fn recalled(call: &Call<'_>, source: &str, query: &str, how: &Effective) -> Result<(Recalled, Trace), Thrown> {
+fn recalled(call: &Call<'_>, source: &str, query: &str, how: &Effective) -> Result<(RecallResult, Trace), ToolFailure> {
     let account = call.store.account(&call.who)?;
     let mut recalled = recall::recall(&account, &call.who, call.config(), query, how)?;
     let mut trace = call.trace_of(source, "semantic_find", query);
@@ -40,12 +40,12 @@ fn recalled(call: &Call<'_>, source: &str, query: &str, how: &Effective) -> Resu
     Ok((recalled, trace))
 }
 
-fn viking_uri(uri: &str) -> Result<(), Thrown> {
-    if uri.starts_with(SCHEME) { Ok(()) } else { Err(Thrown::argument("targetUri must start with viking://")) }
+fn viking_uri(uri: &str) -> Result<(), ToolFailure> {
+    if uri.starts_with(SCHEME) { Ok(()) } else { Err(ToolFailure::argument("targetUri must start with viking://")) }
 }
 
 pub(super) fn recall(call: &Call<'_>) -> Outcome {
-    let Some(query) = call.text("query").map(str::trim) else { return Err(Thrown::argument("query is required")) };
+    let Some(query) = call.text("query").map(str::trim) else { return Err(ToolFailure::argument("query is required")) };
     let target_uri = call.text("targetUri").map(str::to_owned);
     if let Some(uri) = &target_uri {
         viking_uri(uri)?;
@@ -57,11 +57,11 @@ pub(super) fn recall(call: &Call<'_>) -> Outcome {
         target_uri,
         ..QueryParams::default()
     });
-    let (Recalled { chosen, total, too_big, .. }, trace) = recalled(call, "memory_recall", query, &how)?;
+    let (RecallResult { chosen, total, too_big, .. }, trace) = recalled(call, "memory_recall", query, &how)?;
     call.record(trace);
     let threshold = how.score_threshold;
     if chosen.is_empty() && !too_big {
-        return said(
+        return text_result(
             "No relevant OpenViking memories found.",
             json!({"count": 0, "total": total, "scoreThreshold": threshold}),
         );
@@ -73,14 +73,14 @@ pub(super) fn recall(call: &Call<'_>) -> Outcome {
     });
     if too_big {
         let most = how.max_injected_chars;
-        return said(format!("No complete OpenViking memories fit recallMaxInjectedChars={most}."), details);
+        return text_result(format!("No complete OpenViking memories fit recallMaxInjectedChars={most}."), details);
     }
     let lines: Vec<String> = chosen.iter().map(|chosen| format!("- [memory] {}", chosen.text)).collect();
-    said(format!("Found {} memories:\n\n{}", chosen.len(), lines.join("\n")), details)
+    text_result(format!("Found {} memories:\n\n{}", chosen.len(), lines.join("\n")), details)
 }
 
 /// The block that is put before a user's message, if there are relevant memories.
-pub(crate) fn auto_recall(call: &Call<'_>, raw: &str, query: &str) -> Result<Option<String>, Thrown> {
+pub(crate) fn auto_recall(call: &Call<'_>, raw: &str, query: &str) -> Result<Option<String>, ToolFailure> {
     let how = call.effective(&QueryParams::default());
     let (recalled, mut trace) = recalled(call, "auto_recall", query, &how)?;
     trace.trigger.raw_user_text_preview = Some(preview(raw, call.config().trace_recall_preview_chars));
@@ -104,9 +104,9 @@ pub(crate) fn auto_recall(call: &Call<'_>, raw: &str, query: &str) -> Result<Opt
 }
 
 pub(super) fn store(call: &Call<'_>) -> Outcome {
-    let Some(text) = call.text("text") else { return Err(Thrown::argument("text is required")) };
+    let Some(text) = call.text("text") else { return Err(ToolFailure::argument("text is required")) };
     if text.chars().count() > MAX_TEXT_CHARS {
-        return Err(Thrown::argument(format!("text has at most {MAX_TEXT_CHARS} characters")));
+        return Err(ToolFailure::argument(format!("text has at most {MAX_TEXT_CHARS} characters")));
     }
     let role = Role::parse(call.text("role").map_or("user", str::trim))?;
     let (session, temporary) = match call.text("sessionId") {
@@ -126,7 +126,7 @@ pub(super) fn store(call: &Call<'_>) -> Outcome {
     let status = task.as_ref().map_or("skipped", |task| task.status());
     let ended = task.and_then(|task| task.ended).unwrap_or_default();
     if let Some(error) = ended.error {
-        return said(
+        return text_result(
             format!("Memory extraction failed for session {session}: {error}"),
             json!({
                 "action": "failed", "sessionId": session, "status": "failed", "error": error, "traceId": "",
@@ -146,7 +146,7 @@ pub(super) fn store(call: &Call<'_>) -> Outcome {
     }
     let mut lines = vec![format!("Stored in OpenViking session {session} and committed {count} memories.")];
     lines.extend(extraction.changes.iter().map(|change| format!("- {}: {}", change.change.word(), change.uri)));
-    said(lines.join("\n"), details)
+    text_result(lines.join("\n"), details)
 }
 
 /// Whether the form of a URI allows `memory_forget` to delete it.
@@ -169,18 +169,21 @@ fn is_memory_uri(uri: &str) -> bool {
 
 fn delete(call: &Call<'_>, uri: &str) -> Result<usize, ApiError> {
     let account = call.store.account(&call.who)?;
-    fs::remove(&account, &Place::parse(uri, &call.who)?, false)
+    fs::remove(&account, &StorePath::parse(uri, &call.who)?, false)
 }
 
 fn forget_uri(call: &Call<'_>, uri: &str) -> Outcome {
     if !is_memory_uri(uri) {
-        return said(format!("Refusing to delete non-memory URI: {uri}"), json!({"action": "rejected", "uri": uri}));
+        return text_result(
+            format!("Refusing to delete non-memory URI: {uri}"),
+            json!({"action": "rejected", "uri": uri}),
+        );
     }
     if delete(call, uri)? == 0 {
         let text = format!("Nothing to forget: there is no memory at {uri}.");
-        return said(text, json!({"action": "none", "uri": uri}));
+        return text_result(text, json!({"action": "none", "uri": uri}));
     }
-    said(format!("Forgotten: {uri}"), json!({"action": "deleted", "uri": uri}))
+    text_result(format!("Forgotten: {uri}"), json!({"action": "deleted", "uri": uri}))
 }
 
 pub(super) fn forget(call: &Call<'_>) -> Outcome {
@@ -188,7 +191,7 @@ pub(super) fn forget(call: &Call<'_>) -> Outcome {
         return forget_uri(call, uri);
     }
     let Some(query) = call.text("query").map(str::trim) else {
-        return said("Provide uri or query.", json!({"error": "missing_param"}));
+        return text_result("Provide uri or query.", json!({"error": "missing_param"}));
     };
     let target = call.text("targetUri").unwrap_or(&call.config().target_uri).to_owned();
     viking_uri(&target)?;
@@ -196,11 +199,11 @@ pub(super) fn forget(call: &Call<'_>) -> Outcome {
     let asked = limit.saturating_mul(4).max(20);
     let least = call.number("scoreThreshold").unwrap_or(call.config().recall_score_threshold).clamp(0.0, 1.0);
     let account = call.store.account(&call.who)?;
-    let wanted = Wanted {
-        within: vec![Place::parse(&target, &call.who)?],
+    let wanted = SearchRequest {
+        within: vec![StorePath::parse(&target, &call.who)?],
         kinds: vec![Kind::Memory],
         levels: vec![2],
-        ..Wanted::new(query, asked)
+        ..SearchRequest::new(query, asked)
     };
     let mut hits = account.library.search(&account, &call.who, &wanted)?;
     hits.retain(|hit| f64::from(hit.score) >= least && is_memory_uri(&hit.uri));
@@ -209,23 +212,23 @@ pub(super) fn forget(call: &Call<'_>) -> Outcome {
         && f64::from(only.score) >= SURE
     {
         if delete(call, &only.uri)? == 0 {
-            return Err(Thrown::new(ErrorCode::Conflict, format!("{} is gone already", only.uri)));
+            return Err(ToolFailure::new(ErrorCode::Conflict, format!("{} is gone already", only.uri)));
         }
-        return said(
+        return text_result(
             format!("Forgotten: {}", only.uri),
             json!({"action": "deleted", "uri": only.uri, "score": only.rounded_score()}),
         );
     }
     hits.truncate(limit);
     if hits.is_empty() {
-        return said(
+        return text_result(
             "No matching leaf memory candidates found. Try a more specific query.",
             json!({"action": "none", "scoreThreshold": least}),
         );
     }
     let lines: Vec<String> =
         hits.iter().map(|hit| format!("- {} ({}%)", hit.uri, (f64::from(hit.score) * 100.0).round())).collect();
-    said(
+    text_result(
         format!("Found {} candidates. Specify uri:\n{}", hits.len(), lines.join("\n")),
         json!({
             "action": "candidates", "candidates": hits.iter().map(Item::from).collect::<Vec<_>>(), "scoreThreshold": least,

@@ -1,6 +1,6 @@
 //! The fifteen tools: their arguments and callers. There is one file for each group of tools; `table.rs` lists them.
 //!
-//! Two kinds of failure exist, as in the original: a tool throws ([`Thrown`]: the call failed), or it returns normally
+//! Two kinds of failure exist, as in the original: a tool throws ([`ToolFailure`]: the call failed), or it returns normally
 //! and reports the error in `details.error`.
 
 mod archive;
@@ -31,7 +31,7 @@ use toolyard_protocol::{ErrorCode, canonical::sha256_hex};
 
 /// A failed call.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Thrown {
+pub struct ToolFailure {
     /// The error code for callers.
     pub code: ErrorCode,
     /// The message in the original's wording.
@@ -40,7 +40,7 @@ pub struct Thrown {
     pub causes: Option<String>,
 }
 
-impl Thrown {
+impl ToolFailure {
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), causes: None }
     }
@@ -50,7 +50,7 @@ impl Thrown {
     }
 }
 
-impl From<ApiError> for Thrown {
+impl From<ApiError> for ToolFailure {
     fn from(error: ApiError) -> Self {
         let code = match error.code {
             Code::InvalidArgument | Code::InvalidUri => ErrorCode::ValidationError,
@@ -63,7 +63,7 @@ impl From<ApiError> for Thrown {
             Code::Unavailable | Code::Unimplemented => ErrorCode::Unavailable,
             Code::Internal | Code::ProcessingError => ErrorCode::InternalError,
         };
-        Self { code, message: error.told(), causes: error.causes }
+        Self { code, message: error.tool_message(), causes: error.causes }
     }
 }
 
@@ -85,10 +85,10 @@ impl Answer {
 }
 
 /// The result of a call, or its failure.
-pub type Outcome = Result<Answer, Thrown>;
+pub type Outcome = Result<Answer, ToolFailure>;
 
 /// A result with details. Details that cannot be serialised are a defect.
-pub(crate) fn said(text: impl Into<String>, details: impl Serialize) -> Outcome {
+pub(crate) fn text_result(text: impl Into<String>, details: impl Serialize) -> Outcome {
     Ok(Answer { text: text.into(), details: crate::wire::shapes::value(details)? })
 }
 
@@ -151,13 +151,13 @@ impl Session {
     }
 
     /// The acting peer.
-    pub fn peer(&self, config: &ContextConfig) -> Result<Option<String>, Thrown> {
+    pub fn peer(&self, config: &ContextConfig) -> Result<Option<String>, ToolFailure> {
         match config.peer_role {
             PeerRole::None => Ok(None),
             PeerRole::Assistant => Ok(Some(self.agent_id(config))),
             PeerRole::Person => match self.sender.as_deref().filter(|s| !s.is_empty()) {
                 Some(sender) => Ok(Some(sanitized(sender))),
-                None => Err(Thrown::argument("openviking: peer_role=person requires a sender identity")),
+                None => Err(ToolFailure::argument("openviking: peer_role=person requires a sender identity")),
             },
         }
     }
@@ -209,7 +209,7 @@ impl Call<'_> {
     }
 
     /// A local path that may be read for this session.
-    pub(crate) fn host_path(&self, named: &str) -> Result<std::path::PathBuf, Thrown> {
+    pub(crate) fn host_path(&self, named: &str) -> Result<std::path::PathBuf, ToolFailure> {
         self.store.host_roots().admit(self.session.host_paths, named)
     }
 
@@ -250,10 +250,10 @@ impl Call<'_> {
     }
 
     /// The types that an argument names; `None` if it names none.
-    pub(crate) fn resource_types(&self, name: &str) -> Result<Option<Vec<ResourceType>>, Thrown> {
+    pub(crate) fn resource_types(&self, name: &str) -> Result<Option<Vec<ResourceType>>, ToolFailure> {
         let Some(given) = self.args.get(name) else { return Ok(None) };
         let words = crate::wire::given::words(given);
-        let types = ResourceType::parse_all(words.iter().map(String::as_str)).map_err(Thrown::argument)?;
+        let types = ResourceType::parse_all(words.iter().map(String::as_str)).map_err(ToolFailure::argument)?;
         Ok((!types.is_empty()).then_some(types))
     }
 }
@@ -270,7 +270,7 @@ pub(crate) fn is_bypassed(config: &ContextConfig, session: &Session) -> bool {
 /// Runs a tool. May block.
 pub fn run(store: &Arc<ContextStore>, session: &Session, name: &str, args: &Map<String, Value>) -> Outcome {
     if is_bypassed(store.config(), session) {
-        return said(
+        return text_result(
             format!("OpenViking is bypassed for this session by bypassSessionPatterns; {name} was skipped."),
             json!({"action": "bypassed", "reason": "session_bypassed", "toolName": name}),
         );
@@ -293,7 +293,7 @@ pub fn run(store: &Arc<ContextStore>, session: &Session, name: &str, args: &Map<
         "openviking_tool_result_list" => results::list(&call),
         "openviking_tool_result_search" => results::search(&call),
         "openviking_tool_result_read" => results::read(&call),
-        other => Err(Thrown::new(ErrorCode::NotFound, format!("Tool not available: {other}"))),
+        other => Err(ToolFailure::new(ErrorCode::NotFound, format!("Tool not available: {other}"))),
     })
 }
 

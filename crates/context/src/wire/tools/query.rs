@@ -1,6 +1,6 @@
 //! `ov_search`, `ov_read`, `ov_multi_read`, `ov_list`.
 
-use super::{Call, Outcome, Thrown, said};
+use super::{Call, Outcome, ToolFailure, text_result};
 use crate::{
     error::ApiError,
     find::{
@@ -12,7 +12,7 @@ use crate::{
     store::{
         digest::collapse,
         fs::{self, Entry, Listing},
-        uri::{Identity, Kind, Place, SCHEME, SCOPES, USER_FOLDERS},
+        uri::{Identity, Kind, SCHEME, SCOPES, StorePath, USER_FOLDERS},
     },
     wire::shapes::{Grouped, Item, Row, RowStyle},
 };
@@ -45,7 +45,7 @@ fn type_of_uri(uri: &str) -> ResourceType {
 
 /// The details of a search response.
 #[derive(Serialize)]
-struct Searched<'a> {
+struct SearchDetails<'a> {
     action: &'static str,
     query: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,11 +55,11 @@ struct Searched<'a> {
 }
 
 pub(super) fn search(call: &Call<'_>) -> Outcome {
-    let Some(query) = call.text("query").map(str::trim) else { return Err(Thrown::argument("query is required")) };
+    let Some(query) = call.text("query").map(str::trim) else { return Err(ToolFailure::argument("query is required")) };
     let effective = call.effective(&QueryParams::default());
     let given = call.text("uri").map(str::to_owned);
     if given.as_ref().is_some_and(|uri| !uri.starts_with(SCHEME)) {
-        return Err(Thrown::argument("targetUri must start with viking://"));
+        return Err(ToolFailure::argument("targetUri must start with viking://"));
     }
     let target = given.clone().or_else(|| effective.target_uri.clone());
     let limit = call.count("limit", effective.ov_search_limit);
@@ -96,8 +96,8 @@ pub(super) fn search(call: &Call<'_>) -> Outcome {
     trace.stats.selected_count = shown.len();
     call.record(trace);
     let results = Grouped::new(&hits, |hit| Item::from(hit));
-    let details = Searched { action: "searched", query, uri: target.as_deref(), results };
-    said(rendered(query, target.as_deref(), &shown), details)
+    let details = SearchDetails { action: "searched", query, uri: target.as_deref(), results };
+    text_result(rendered(query, target.as_deref(), &shown), details)
 }
 
 /// A part of the store that is searched.
@@ -121,7 +121,7 @@ impl Scope {
 
 /// Whether a result only describes the purpose of a fixed folder.
 fn tells_nothing(hit: &Hit, who: &Identity) -> bool {
-    let folder = Place::parse(&hit.uri, who).ok().and_then(|place| place.parent());
+    let folder = StorePath::parse(&hit.uri, who).ok().and_then(|place| place.parent());
     hit.level != LEAF && folder.is_some_and(|folder| folder.is_fixed())
 }
 
@@ -160,7 +160,7 @@ fn search_scope(
             search.total = hits.len();
             search.results = trace::Hit::first(hits, call.config());
         }
-        Err(error) => search.error = Some(error.told()),
+        Err(error) => search.error = Some(error.tool_message()),
     }
     (search, found)
 }
@@ -172,11 +172,11 @@ fn rendered(query: &str, uri: Option<&str>, hits: &[&Hit]) -> String {
     }
     let mut rows: Vec<[String; 6]> = vec![["no", "type", "uri", "level", "score", "abstract"].map(str::to_owned)];
     for (at, hit) in hits.iter().enumerate() {
-        let told = collapse(&hit.told);
-        let told = match told.chars().count() {
+        let abstract_text = collapse(&hit.abstract_text);
+        let abstract_text = match abstract_text.chars().count() {
             0 => "(no summary)".to_owned(),
-            n if n > MAX_SHOWN => told.chars().take(MAX_SHOWN - 3).chain("...".chars()).collect(),
-            _ => told,
+            n if n > MAX_SHOWN => abstract_text.chars().take(MAX_SHOWN - 3).chain("...".chars()).collect(),
+            _ => abstract_text,
         };
         rows.push([
             (at + 1).to_string(),
@@ -184,7 +184,7 @@ fn rendered(query: &str, uri: Option<&str>, hits: &[&Hit]) -> String {
             hit.uri.clone(),
             hit.level.to_string(),
             format!("{:.2}", hit.score),
-            told,
+            abstract_text,
         ]);
     }
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
@@ -204,14 +204,14 @@ fn rendered(query: &str, uri: Option<&str>, hits: &[&Hit]) -> String {
 }
 
 /// Checks that a URI is in the form that these tools accept.
-fn exact(tool: &str, uri: &str) -> Result<(), Thrown> {
+fn exact(tool: &str, uri: &str) -> Result<(), ToolFailure> {
     if !uri.starts_with(SCHEME) {
-        return Err(Thrown::argument(format!(
+        return Err(ToolFailure::argument(format!(
             "{tool} only accepts OpenViking viking:// URIs, not local file paths or openviking:// display aliases"
         )));
     }
     if uri.ends_with("...") || uri.contains('…') {
-        return Err(Thrown::argument(format!(
+        return Err(ToolFailure::argument(format!(
             "{tool} received a truncated display URI. Use the exact full viking:// URI from ov_search details/results; do not shorten it with ... or …."
         )));
     }
@@ -220,7 +220,7 @@ fn exact(tool: &str, uri: &str) -> Result<(), Thrown> {
 
 fn content(call: &Call<'_>, uri: &str) -> Result<String, ApiError> {
     let account = call.store.account(&call.who)?;
-    fs::read(&account, &Place::parse(uri, &call.who)?)
+    fs::read(&account, &StorePath::parse(uri, &call.who)?)
 }
 
 /// Length in UTF-16 units, as JavaScript counts it.
@@ -234,10 +234,10 @@ fn framed(uri: &str, body: &str) -> String {
 }
 
 pub(super) fn read(call: &Call<'_>) -> Outcome {
-    let Some(uri) = call.text("uri").map(str::trim) else { return Err(Thrown::argument("uri is required")) };
+    let Some(uri) = call.text("uri").map(str::trim) else { return Err(ToolFailure::argument("uri is required")) };
     exact("ov_read", uri)?;
     let body = content(call, uri)?;
-    said(framed(uri, &body), json!({"action": "read", "uri": uri, "chars": utf16(&body)}))
+    text_result(framed(uri, &body), json!({"action": "read", "uri": uri, "chars": utf16(&body)}))
 }
 
 pub(super) fn multi_read(call: &Call<'_>) -> Outcome {
@@ -248,10 +248,10 @@ pub(super) fn multi_read(call: &Call<'_>) -> Outcome {
         .map(|all| all.iter().filter_map(Value::as_str).map(str::trim).filter(|uri| !uri.is_empty()).collect())
         .unwrap_or_default();
     if uris.is_empty() {
-        return Err(Thrown::argument("uris is required"));
+        return Err(ToolFailure::argument("uris is required"));
     }
     if uris.len() > MAX_URIS {
-        return Err(Thrown::argument(format!("ov_multi_read reads at most {MAX_URIS} URIs at once")));
+        return Err(ToolFailure::argument(format!("ov_multi_read reads at most {MAX_URIS} URIs at once")));
     }
     for uri in &uris {
         exact("ov_multi_read", uri)?;
@@ -267,33 +267,33 @@ pub(super) fn multi_read(call: &Call<'_>) -> Outcome {
                 blocks.push(framed(uri, &body));
             }
             Err(error) => {
-                let message = error.told();
+                let message = error.tool_message();
                 blocks.push(framed(uri, &format!("ERROR: {message}")));
                 results.push(json!({"uri": uri, "content": message, "success": false, "chars": 0}));
             }
         }
     }
     let noun = if uris.len() == 1 { "resource" } else { "resources" };
-    said(
+    text_result(
         format!("Multi-read results for {} OpenViking {noun}:\n\n{}", uris.len(), blocks.join("\n\n")),
         json!({"action": "multi_read", "count": uris.len(), "success_count": successes, "results": results}),
     )
 }
 
 pub(super) fn list(call: &Call<'_>) -> Outcome {
-    let Some(uri) = call.text("uri").map(str::trim) else { return Err(Thrown::argument("uri is required")) };
+    let Some(uri) = call.text("uri").map(str::trim) else { return Err(ToolFailure::argument("uri is required")) };
     exact("ov_list", uri)?;
     let (recursive, simple) = (call.flag("recursive"), call.flag("simple"));
     let account = call.store.account(&call.who)?;
-    let place = Place::parse(uri, &call.who)?;
+    let place = StorePath::parse(uri, &call.who)?;
     let abstracts = Listing::default().abstracts.filter(|_| !simple);
     let how = Listing { recursive, abstracts, node_limit: call.count("limit", 100), ..Listing::default() };
     let (entries, _) = fs::list(&account, &call.who, &place, &how)?;
     let line = |entry: &Entry| {
         let word = if entry.is_folder { "dir" } else { "file" };
-        let told = collapse(&entry.abstract_);
-        let told = if told.is_empty() { told } else { format!(" - {told}") };
-        if simple { entry.uri.clone() } else { format!("[{word}] {}{told}", entry.uri) }
+        let abstract_text = collapse(&entry.abstract_);
+        let abstract_text = if abstract_text.is_empty() { abstract_text } else { format!(" - {abstract_text}") };
+        if simple { entry.uri.clone() } else { format!("[{word}] {}{abstract_text}", entry.uri) }
     };
     let lines: Vec<String> = entries.iter().map(line).collect();
     let style = if simple { RowStyle::Simple } else { RowStyle::Agent };
@@ -304,7 +304,7 @@ pub(super) fn list(call: &Call<'_>) -> Outcome {
         1 => format!("Listed 1 OpenViking entry under {uri}\n\n{}", lines.join("\n")),
         n => format!("Listed {n} OpenViking entries under {uri}\n\n{}", lines.join("\n")),
     };
-    said(
+    text_result(
         text,
         json!({"action": "listed", "uri": uri, "recursive": recursive, "simple": simple, "count": count, "entries": entries}),
     )

@@ -1,6 +1,6 @@
 //! `openviking_tool_result_list`, `_search`, `_read`: access to large tool results that are stored separately.
 
-use super::{Answer, Call, Outcome, said};
+use super::{Answer, Call, Outcome, text_result};
 use crate::{sessions::externalise, store::uri::SCHEME, wire::http::decode};
 use serde_json::{Value, json};
 
@@ -70,8 +70,8 @@ pub(super) fn list(call: &Call<'_>) -> Outcome {
     let mut all = match found {
         Ok(all) => all,
         Err(failed) => {
-            let message = failed.told();
-            return said(
+            let message = failed.tool_message();
+            return text_result(
                 format!("Tool result list failed: {message}"),
                 json!({"error": message, "session_id": session}),
             );
@@ -84,7 +84,7 @@ pub(super) fn list(call: &Call<'_>) -> Outcome {
         json!({"action": "listed", "session_id": session, "tool_name": tool, "count": all.len(), "tool_results": all});
     if all.is_empty() {
         let of = tool.map(|tool| format!(" for tool \"{tool}\"")).unwrap_or_default();
-        return said(format!("No externalized tool results found{of} in current session."), details);
+        return text_result(format!("No externalized tool results found{of} in current session."), details);
     }
     let mut lines = vec![format!("Found {} externalized tool result(s) in current session:", all.len()), String::new()];
     for (at, meta) in all.iter().enumerate() {
@@ -97,7 +97,7 @@ pub(super) fn list(call: &Call<'_>) -> Outcome {
         ));
         lines.push(format!("ref: {}", meta.storage_uri));
     }
-    said(lines.join("\n"), details)
+    text_result(lines.join("\n"), details)
 }
 
 pub(super) fn search(call: &Call<'_>) -> Outcome {
@@ -115,7 +115,7 @@ pub(super) fn search(call: &Call<'_>) -> Outcome {
         call.store.account(&call.who).and_then(|account| externalise::load(&account, &call.who, &session, &wanted.id));
     let (output, _) = match loaded {
         Ok(loaded) => loaded,
-        Err(failed) => return failure("search", &wanted, &failed.told()),
+        Err(failed) => return failure("search", &wanted, &failed.tool_message()),
     };
     let matches = externalise::search(&output, query, limit, around);
     let details = json!({
@@ -123,21 +123,21 @@ pub(super) fn search(call: &Call<'_>) -> Outcome {
         "match_count": matches.len(), "matches": matches,
     });
     if matches.is_empty() {
-        return said(format!("No matches found for \"{query}\" in {}.", wanted.given), details);
+        return text_result(format!("No matches found for \"{query}\" in {}.", wanted.given), details);
     }
     let blocks: Vec<String> = matches
         .iter()
         .enumerate()
         .map(|(at, m)| format!("## Match {} (offset {})\n{}", at + 1, m.offset, m.snippet))
         .collect();
-    said(
+    text_result(
         format!("Found {} match(es) for \"{query}\" in {}:\n\n{}", matches.len(), wanted.given, blocks.join("\n")),
         details,
     )
 }
 
 fn failure(what: &str, wanted: &Reference<'_>, message: &str) -> Outcome {
-    said(
+    text_result(
         format!("Tool result {what} failed: {message}"),
         json!({"error": message, "tool_output_ref": wanted.given, "tool_result_id": wanted.id}),
     )
@@ -161,12 +161,12 @@ pub(super) fn read(call: &Call<'_>) -> Outcome {
         call.store.account(&call.who).and_then(|account| externalise::load(&account, &call.who, &session, &wanted.id));
     let (output, metadata) = match loaded {
         Ok(loaded) => loaded,
-        Err(failed) => return failure("read", &wanted, &failed.told()),
+        Err(failed) => return failure("read", &wanted, &failed.tool_message()),
     };
     let chunk = externalise::read(&wanted.id, &output, offset, limit);
     let returned = chunk.content.chars().count();
     let text = if chunk.content.is_empty() { "(empty tool result chunk)" } else { chunk.content.as_str() };
-    said(
+    text_result(
         text,
         json!({
             "action": "read", "tool_output_ref": wanted.given, "tool_result_id": wanted.id, "offset": offset, "limit": limit,

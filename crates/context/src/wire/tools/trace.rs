@@ -1,12 +1,12 @@
 //! `ov_recall_trace`: shows what was recalled, for which session, and with which result.
 
-use super::{Call, Outcome, Thrown, said};
+use super::{Call, Outcome, ToolFailure, text_result};
 use crate::{
     find::trace::{Trace, TraceQuery, preview},
     service::ContextStore,
     store::{
         fs,
-        uri::{Identity, Place},
+        uri::{Identity, StorePath},
     },
 };
 use serde::Serialize;
@@ -21,7 +21,7 @@ const SHOWN_URIS: usize = 8;
 /// The details of the response.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Queried {
+struct TraceDetails {
     action: &'static str,
     count: usize,
     lookup_layer: &'static str,
@@ -31,10 +31,10 @@ struct Queried {
 
 pub(super) fn query(call: &Call<'_>) -> Outcome {
     let found = look(call)?;
-    said(rendered(&found.entries, found.lookup_layer, &found.warnings), found)
+    text_result(rendered(&found.entries, found.lookup_layer, &found.warnings), found)
 }
 
-fn look(call: &Call<'_>) -> Result<Queried, Thrown> {
+fn look(call: &Call<'_>) -> Result<TraceDetails, ToolFailure> {
     let text = |name: &str| call.text(name).map(str::to_owned);
     let all = call.text("turn") == Some("all");
     let wanted = TraceQuery {
@@ -63,7 +63,7 @@ fn look(call: &Call<'_>) -> Result<Queried, Thrown> {
     if content.unwrap_or(call.config().trace_recall_include_content_by_default) {
         add_content(call.store, &call.who, &mut entries, &mut found.warnings);
     }
-    Ok(Queried {
+    Ok(TraceDetails {
         action: "queried",
         count: entries.len(),
         lookup_layer: found.layer,
@@ -105,12 +105,12 @@ pub(crate) fn add_content(
 ) {
     let most = store.config().recall_max_content_chars;
     for selected in entries.iter_mut().flat_map(|trace| &mut trace.selected) {
-        let read = store.account(who).and_then(|account| fs::read(&account, &Place::parse(&selected.uri, who)?));
+        let read = store.account(who).and_then(|account| fs::read(&account, &StorePath::parse(&selected.uri, who)?));
         match read {
             Ok(text) => selected.content_preview = Some(preview(&text, most)),
             Err(error) => {
-                warnings.push(format!("{}: {}", selected.uri, error.told()));
-                selected.read_error = Some(error.told());
+                warnings.push(format!("{}: {}", selected.uri, error.tool_message()));
+                selected.read_error = Some(error.tool_message());
             }
         }
     }

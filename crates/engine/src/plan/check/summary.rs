@@ -21,7 +21,7 @@ pub struct PlanSummary {
     pub files_created: Vec<String>,
     /// Files that would change.
     pub files_modified: Vec<String>,
-    /// Files that would go.
+    /// Files that would be deleted.
     pub files_deleted: Vec<String>,
     /// Folders that would be new.
     pub folders_created: Vec<String>,
@@ -29,7 +29,7 @@ pub struct PlanSummary {
     pub commands_executed: Vec<String>,
     /// Tools, each once.
     pub tools_used: Vec<String>,
-    /// Whether it loops.
+    /// Whether a step has a `foreach`.
     pub has_loops: bool,
     /// Whether steps depend on each other.
     pub has_dependencies: bool,

@@ -23,7 +23,7 @@ pub enum Template {
 /// A piece of a text template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TextPart {
-    /// As it is.
+    /// Text that is copied unchanged.
     Text(String),
     /// A loop binding, which is replaced.
     Binding(BindingPath),

@@ -48,7 +48,7 @@ struct Snapshot<'a> {
     uptime_ms: u64,
     session_defaults: SessionDefaults,
     #[serde(flatten)]
-    places: Option<Places<'a>>,
+    places: Option<AdminPaths<'a>>,
 }
 
 #[derive(Serialize)]
@@ -81,7 +81,7 @@ const SESSION_DEFAULTS: SessionDefaults = SessionDefaults {
 /// Paths on this machine, for administrators only.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Places<'a> {
+struct AdminPaths<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     config_path: Option<&'a str>,
     state_dir: &'a str,
@@ -106,7 +106,7 @@ pub(crate) async fn hello(gateway: &Gateway, admitted: &Admitted, auth: ShownAut
         Err(_) => RawValue::from_string("{}".to_owned()),
     };
     let settings = gateway.settings();
-    let places = holds(&admitted.scopes, "operator.admin").then_some(Places {
+    let places = holds(&admitted.scopes, "operator.admin").then_some(AdminPaths {
         config_path: settings.config_path.as_deref(),
         state_dir: &settings.state_path,
         auth_mode: "token",

@@ -70,7 +70,7 @@ struct CachedRecord {
 
 /// Why a request cannot be sent.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Blocked {
+pub(crate) enum RequestBlocked {
     /// A person must do something, or nothing can be done.
     Person(String),
     /// A temporary failure.
@@ -78,14 +78,14 @@ pub(crate) enum Blocked {
 }
 
 /// A failure to read or fetch something.
-impl From<String> for Blocked {
+impl From<String> for RequestBlocked {
     fn from(why: String) -> Self {
         Self::TemporaryFailure(why)
     }
 }
 
 /// A request that was refused.
-pub(crate) struct Refused<'a> {
+pub(crate) struct RefusedRequest<'a> {
     pub(crate) challenge: Challenge,
     /// The token it carried.
     pub(crate) used: Option<&'a str>,
@@ -143,7 +143,7 @@ impl Authorizer {
     }
 
     /// The token to send, renewed if it expires soon. `None` if there is none.
-    pub(crate) async fn bearer(&self, client: &HttpClient) -> Result<Option<String>, Blocked> {
+    pub(crate) async fn bearer(&self, client: &HttpClient) -> Result<Option<String>, RequestBlocked> {
         let record = self.record()?;
         let Some(grant) = &record.grant else { return Ok(None) };
         let ends_soon = grant.until.is_some_and(|until| until <= Timestamp::now() + RENEW_BEFORE);
@@ -162,7 +162,11 @@ impl Authorizer {
     }
 
     /// Another token after a request was refused. `Err` says what a person must do, or that nothing can be done.
-    pub(crate) async fn refused(&self, client: &HttpClient, refused: Refused<'_>) -> Result<String, Blocked> {
+    pub(crate) async fn refused(
+        &self,
+        client: &HttpClient,
+        refused: RefusedRequest<'_>,
+    ) -> Result<String, RequestBlocked> {
         let record = self.record()?;
         if let Some(grant) = record.grant.as_ref().filter(|grant| Some(grant.access.reveal()) != refused.used) {
             return Ok(grant.access.reveal().to_owned());
@@ -171,7 +175,7 @@ impl Authorizer {
             Some(grant) if refused.challenge.wants_more() => self.step_up(client, &record, grant, &refused).await,
             _ => self.unauthorised(client, &record, &refused).await,
         };
-        if let Err(Blocked::Person(why)) = &outcome {
+        if let Err(RequestBlocked::Person(why)) = &outcome {
             let mut known = self.known();
             // Unless there is another token by now.
             if known.record.grant.as_ref().map(|grant| grant.access.reveal()) == refused.used {
@@ -186,11 +190,11 @@ impl Authorizer {
         &self,
         client: &HttpClient,
         record: &Record,
-        refused: &Refused<'_>,
-    ) -> Result<String, Blocked> {
+        refused: &RefusedRequest<'_>,
+    ) -> Result<String, RequestBlocked> {
         if self.config.grant == GrantKind::ClientCredentials {
             if refused.was_new {
-                return Err(Blocked::TemporaryFailure(
+                return Err(RequestBlocked::TemporaryFailure(
                     "the server refuses the token that was given out for it".to_owned(),
                 ));
             }
@@ -203,7 +207,9 @@ impl Authorizer {
             match self.renew(client, grant.access.reveal()).await {
                 Ok(token) => return Ok(token),
                 Err(Refusal::TemporaryFailure(why)) => {
-                    return Err(Blocked::TemporaryFailure(format!("the token ended and cannot be renewed now: {why}")));
+                    return Err(RequestBlocked::TemporaryFailure(format!(
+                        "the token ended and cannot be renewed now: {why}"
+                    )));
                 }
                 Err(Refusal::Invalid(why)) => tracing::info!(server = self.server, why, "a refresh token ended"),
             }
@@ -214,7 +220,7 @@ impl Authorizer {
             operation: None,
         })
         .await;
-        Err(Blocked::Person(format!("authorisation needed: run `toolyard mcp login {}`", self.server)))
+        Err(RequestBlocked::Person(format!("authorisation needed: run `toolyard mcp login {}`", self.server)))
     }
 
     /// Handles a request that was refused because the token's scopes are not enough.
@@ -223,15 +229,15 @@ impl Authorizer {
         client: &HttpClient,
         record: &Record,
         grant: &Grant,
-        refused: &Refused<'_>,
-    ) -> Result<String, Blocked> {
+        refused: &RefusedRequest<'_>,
+    ) -> Result<String, RequestBlocked> {
         let asked = refused.challenge.scopes.clone().unwrap_or_default();
         let scopes = union(&grant.requested, &asked);
         let operation = &refused.operation;
         let tries = record.tries.get(operation).copied().unwrap_or_default();
         if scopes == grant.requested || tries >= MAX_STEP_UPS {
             let named = if asked.is_empty() { String::new() } else { format!(" ({})", asked.join(" ")) };
-            return Err(Blocked::Person(format!(
+            return Err(RequestBlocked::Person(format!(
                 "the server does not allow {operation} and wants scopes{named} that were asked for already; it is not \
                  asked again"
             )));
@@ -247,7 +253,7 @@ impl Authorizer {
             operation: Some(operation.clone()),
         })
         .await;
-        Err(Blocked::Person(format!(
+        Err(RequestBlocked::Person(format!(
             "more authorisation needed for {operation} ({}): run `toolyard mcp login {}`",
             asked.join(" "),
             self.server

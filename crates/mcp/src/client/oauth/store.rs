@@ -16,7 +16,7 @@ use toolyard_engine::redact::redactor;
 
 /// How long a process waits for another one that renews the same token.
 const LOCK_WITHIN: Duration = Duration::from_secs(20);
-/// How often it looks.
+/// Interval between two attempts to get the lock.
 const LOCK_EVERY: Duration = Duration::from_millis(50);
 
 /// What is never shown.

@@ -74,7 +74,7 @@ pub(super) async fn ask(
     let form = "application/x-www-form-urlencoded";
     let answer = fetcher.post(asked.endpoint, form, authorization, body).await.map_err(Refusal::TemporaryFailure)?;
     if !answer.status.is_success() {
-        let refused = Refused::read(answer.body.as_ref());
+        let refused = TokenErrorResponse::read(answer.body.as_ref());
         let is_final = matches!(
             refused.error.as_deref(),
             Some("invalid_grant" | "invalid_client" | "unauthorized_client" | "invalid_scope")
@@ -123,7 +123,7 @@ fn request(asked: &TokenRequest<'_>, secret: Option<&str>, given: &Credential<'_
 }
 
 #[derive(Deserialize)]
-struct Answered {
+struct TokenResponse {
     access_token: String,
     token_type: String,
     expires_in: Option<Value>,
@@ -133,7 +133,7 @@ struct Answered {
 
 fn issued(body: Value) -> Result<IssuedToken, String> {
     // serde's message could contain a part of the token.
-    let answered: Answered =
+    let answered: TokenResponse =
         serde_json::from_value(body).map_err(|_| "the answer of the token endpoint holds no token".to_owned())?;
     if !answered.token_type.eq_ignore_ascii_case("bearer") {
         return Err(format!(
@@ -159,12 +159,12 @@ fn issued(body: Value) -> Result<IssuedToken, String> {
 
 /// An error answer (RFC 6749).
 #[derive(Default, Deserialize)]
-struct Refused {
+struct TokenErrorResponse {
     error: Option<String>,
     error_description: Option<String>,
 }
 
-impl Refused {
+impl TokenErrorResponse {
     /// A value in another form counts as missing.
     fn read(body: Option<&Value>) -> Self {
         body.and_then(|body| Self::deserialize(body).ok()).unwrap_or_default()
@@ -173,7 +173,7 @@ impl Refused {
 
 /// An authorisation server's error message, shortened.
 pub(super) fn said(status: StatusCode, body: Option<&Value>) -> String {
-    let Refused { error, error_description } = Refused::read(body);
+    let TokenErrorResponse { error, error_description } = TokenErrorResponse::read(body);
     match (error.as_deref().map(shorten), error_description.as_deref().map(shorten)) {
         (Some(error), Some(description)) => format!("{error} ({description})"),
         (Some(error), None) => error,

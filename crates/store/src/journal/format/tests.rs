@@ -26,7 +26,7 @@ fn entries_of(places: &[(u64, u32, u32)]) -> Vec<u8> {
     for (generation, number, group_first) in places {
         let append = append(number + 1);
         let Blobs::Ready(blobs) = &append.blobs else { unreachable!() };
-        encode(&mut bytes, Place { generation: *generation, number: *number }, *group_first, &append, blobs);
+        encode(&mut bytes, EntryPosition { generation: *generation, number: *number }, *group_first, &append, blobs);
     }
     bytes
 }
@@ -41,17 +41,17 @@ fn file(places: &[(u64, u32, u32)], room: usize) -> Vec<u8> {
     bytes
 }
 
-fn read(bytes: &[u8], done: Option<Place>) -> Result<Vec<u32>, Damage> {
+fn read(bytes: &[u8], done: Option<EntryPosition>) -> Result<Vec<u32>, Damage> {
     entries(bytes, done).map(|found| found.new.iter().map(|(place, _)| place.number).collect())
 }
 
-const DONE: Option<Place> = Some(Place { generation: 4, number: 9 });
+const DONE: Option<EntryPosition> = Some(EntryPosition { generation: 4, number: 9 });
 
 #[test]
 fn an_entry_comes_back_as_it_was() {
     let found = entries(&file(&[(3, 0, 0)], 4096), None).unwrap();
     let (expected, back) = (append(1), &found.new[0].1);
-    assert_eq!((found.new.len(), found.last), (1, Place { generation: 3, number: 0 }));
+    assert_eq!((found.new.len(), found.last), (1, EntryPosition { generation: 3, number: 0 }));
     assert_eq!((back.run_id, &back.row, back.release), (expected.run_id, &expected.row, false));
     let (Blobs::Ready(one), Blobs::Ready(two)) = (&back.blobs, &expected.blobs) else { unreachable!() };
     let plain = |blobs: &[StoredBlob]| -> Vec<_> {
@@ -145,7 +145,7 @@ fn a_crash_during_the_last_write_loses_nothing_that_was_synced() {
 #[test]
 fn an_entry_that_is_whole_and_makes_no_sense_stops_the_reading() {
     let mut bytes = file(&[], 4096);
-    let entry = frame(Place { generation: 1, number: 0 }, b"no append");
+    let entry = frame(EntryPosition { generation: 1, number: 0 }, b"no append");
     bytes[ENTRIES_AT..ENTRIES_AT + entry.len()].copy_from_slice(&entry);
     assert_eq!(read(&bytes, None), Err(Damage::Undecodable(0)));
 }
@@ -163,7 +163,7 @@ fn a_newer_version_is_refused() {
 fn a_retired_journal_is_told_from_one_that_was_used_since() {
     let mut bytes = file(&[(6, 0, 0)], 4096);
     assert!(!is_retired(&bytes));
-    let mark = retired(Place { generation: 6, number: 0 });
+    let mark = retired(EntryPosition { generation: 6, number: 0 });
     bytes[RETIRED_AT..RETIRED_AT + mark.len()].copy_from_slice(&mark);
     assert!(is_retired(&bytes));
     let newer = entries_of(&[(7, 0, 0)]);

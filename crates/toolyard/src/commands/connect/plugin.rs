@@ -26,7 +26,7 @@ struct Packaged {
     next: Vec<String>,
 }
 
-/// Where a client's package lies. Claude Code and Codex share one.
+/// The folder of a client's package. Claude Code and Codex share one.
 fn folder(home: &Home, client: Client) -> PathBuf {
     home.path().join("packages").join(match client {
         Client::Claude | Client::Codex => "marketplace",

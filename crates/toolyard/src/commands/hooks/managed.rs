@@ -5,7 +5,7 @@ use crate::{
     cli::{Global, ManagedArgs},
     clients::{
         Program,
-        kept::{self, Keeper},
+        kept::{self, InstallStore},
         managed, unusable,
     },
 };
@@ -18,8 +18,8 @@ const FILE_MODE: u32 = 0o644;
 /// What is said where a file of the machine cannot be written.
 const NEEDS_ROOT: &str = "Settings of the whole machine belong to root: run the command with sudo.";
 
-fn keeper(global: &Global, client: Client) -> Result<Keeper, Failure> {
-    Ok(Keeper::new(home(global)?.path(), &format!("{client}-managed")))
+fn keeper(global: &Global, client: Client) -> Result<InstallStore, Failure> {
+    Ok(InstallStore::new(home(global)?.path(), &format!("{client}-managed")))
 }
 
 /// Puts the hooks in. A second time changes nothing.
@@ -36,7 +36,7 @@ pub(super) fn install(global: &Global, client: Client, args: &ManagedArgs) -> Re
     Ok(HooksReport { changed: true, ..status(global, client, args)? })
 }
 
-/// Takes the hooks out. A file that nobody changed since gets back what it held, byte for byte.
+/// Removes the hooks. A file that nobody has changed since is restored byte for byte.
 pub(super) fn uninstall(global: &Global, client: Client, args: &ManagedArgs) -> Result<HooksReport, Failure> {
     let (program, path) = (Program::this(global.home.as_deref())?, managed::file(client, &args.root));
     let put_back = keeper(global, client)?

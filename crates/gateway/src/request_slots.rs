@@ -15,7 +15,7 @@ use crate::{
     gateway::Gateway,
     settings::{
         MAX_EXPRESS_REQUESTS, MAX_RUNNING_REQUESTS, MAX_WAITING_BYTES, MAX_WAITING_FOR_PEOPLE, MAX_WAITING_REQUESTS,
-        RESERVED_PLACES, RESERVED_PLACES_PER_SOURCE,
+        RESERVED_SLOTS, RESERVED_SLOTS_PER_SOURCE,
     },
 };
 use axum::response::Response;
@@ -30,15 +30,15 @@ use toolyard_service::Lane;
 const PRINCIPAL_SHARE: usize = 3;
 
 /// The slots of all lanes.
-pub(crate) struct Places {
+pub(crate) struct RequestSlots {
     express: Arc<Pool>,
     ordinary: Arc<Pool>,
     waiting: Arc<Pool>,
 }
 
-impl Default for Places {
+impl Default for RequestSlots {
     fn default() -> Self {
-        let pool = |running, waiting| Pool::new(Limits { running, waiting, reserve: RESERVED_PLACES });
+        let pool = |running, waiting| Pool::new(Limits { running, waiting, reserve: RESERVED_SLOTS });
         Self {
             express: pool(MAX_EXPRESS_REQUESTS, MAX_EXPRESS_REQUESTS),
             ordinary: pool(MAX_RUNNING_REQUESTS, MAX_WAITING_REQUESTS),
@@ -75,7 +75,7 @@ struct Pool {
 
 #[derive(Default)]
 struct State {
-    /// Requests on shared places, and on places of the reserve.
+    /// Requests on shared slots, and on slots of the reserve.
     running: usize,
     reserved: usize,
     waiting: usize,
@@ -124,22 +124,22 @@ impl Drop for Permit {
 }
 
 /// The slot of a request.
-pub(crate) enum Place {
-    /// It may start.
+pub(crate) enum RequestSlot {
+    /// The request may start.
     Now(Permit),
-    /// It waits its turn.
-    Queued(QueuedPlace),
+    /// The request is queued.
+    Queued(QueuedSlot),
 }
 
 /// A position in the queue, released on drop.
-pub(crate) struct QueuedPlace {
+pub(crate) struct QueuedSlot {
     pool: Arc<Pool>,
     source: Arc<str>,
     ticket: u64,
     turn: Option<oneshot::Receiver<Permit>>,
 }
 
-impl QueuedPlace {
+impl QueuedSlot {
     pub(crate) async fn turn(mut self) -> Option<Permit> {
         let permit = self.turn.as_mut()?.await.ok();
         self.turn = None;
@@ -147,7 +147,7 @@ impl QueuedPlace {
     }
 }
 
-impl Drop for QueuedPlace {
+impl Drop for QueuedSlot {
     fn drop(&mut self) {
         if self.turn.is_some() {
             self.pool.leave_queue(&self.source, self.ticket);
@@ -168,12 +168,12 @@ impl Pool {
         Permit { pool: self.clone(), share, kind, is_void: false }
     }
 
-    /// A place, or `None` when too much waits already.
-    fn take(self: &Arc<Self>, share: &Share, bytes: usize) -> Option<Place> {
+    /// A slot, or `None` when too much waits already.
+    fn take(self: &Arc<Self>, share: &Share, bytes: usize) -> Option<RequestSlot> {
         let mut state = self.lock();
         let has_queue = state.sources.get(&share.source).is_some_and(|source| !source.queue.is_empty());
         if !has_queue && let Some(kind) = state.start(self.limits, share) {
-            return Some(Place::Now(self.permit(share.clone(), kind)));
+            return Some(RequestSlot::Now(self.permit(share.clone(), kind)));
         }
         let (free, free_bytes) =
             (self.limits.waiting.saturating_sub(state.waiting), MAX_WAITING_BYTES.saturating_sub(state.waiting_bytes));
@@ -193,7 +193,12 @@ impl Pool {
         if own.queue.len() == 1 {
             state.turns.push_back(share.source.clone());
         }
-        Some(Place::Queued(QueuedPlace { pool: self.clone(), source: share.source.clone(), ticket, turn: Some(turn) }))
+        Some(RequestSlot::Queued(QueuedSlot {
+            pool: self.clone(),
+            source: share.source.clone(),
+            ticket,
+            turn: Some(turn),
+        }))
     }
 
     fn give_back(self: &Arc<Self>, share: &Share, kind: Kind) {
@@ -262,14 +267,14 @@ impl State {
         })
     }
 
-    /// Takes a place, if the shares allow it.
+    /// Takes a slot, if the shares allow it.
     fn start(&mut self, limits: Limits, share: &Share) -> Option<Kind> {
         let free = limits.running.saturating_sub(self.running);
         let of_principal = self.principals.get(&share.principal).copied().unwrap_or_default();
         let of_source = self.sources.get(&share.source).map_or(0, |source| source.running);
         let kind = if of_source < free && of_principal < free.saturating_mul(PRINCIPAL_SHARE) {
             Kind::Shared
-        } else if of_source < RESERVED_PLACES_PER_SOURCE && self.reserved < limits.reserve {
+        } else if of_source < RESERVED_SLOTS_PER_SOURCE && self.reserved < limits.reserve {
             Kind::Reserved
         } else {
             return None;
@@ -317,23 +322,23 @@ impl State {
 }
 
 impl Gateway {
-    /// A place for a request, or `None` when too much waits already.
-    pub(crate) fn place(&self, share: &Share, lane: Lane, bytes: usize) -> Option<Place> {
-        let places = &self.inner.places;
+    /// A slot for a request, or `None` when too much waits already.
+    pub(crate) fn slot(&self, share: &Share, lane: Lane, bytes: usize) -> Option<RequestSlot> {
+        let request_slots = &self.inner.request_slots;
         let pool = match lane {
-            Lane::Express => &places.express,
-            Lane::Ordinary => &places.ordinary,
-            Lane::Waiting => &places.waiting,
+            Lane::Express => &request_slots.express,
+            Lane::Ordinary => &request_slots.ordinary,
+            Lane::Waiting => &request_slots.waiting,
         };
         pool.take(share, bytes)
     }
 
-    /// A place for an HTTP request that has shown the shared credential; waits its turn.
+    /// A slot for an HTTP request that has shown the shared credential; waits its turn.
     pub(crate) async fn http_place(&self, origin: &Origin, lane: Lane, bytes: usize) -> Result<Permit, Response> {
         let share = Share::new("operator", &format!("http:{}", origin.address));
-        match self.place(&share, lane, bytes) {
-            Some(Place::Now(permit)) => Ok(permit),
-            Some(Place::Queued(place)) => place.turn().await.ok_or_else(|| busy("the gateway is stopping")),
+        match self.slot(&share, lane, bytes) {
+            Some(RequestSlot::Now(permit)) => Ok(permit),
+            Some(RequestSlot::Queued(slot)) => slot.turn().await.ok_or_else(|| busy("the gateway is stopping")),
             None => Err(busy("too many requests are waiting to start; try again")),
         }
     }
@@ -347,10 +352,10 @@ mod tests {
         Pool::new(Limits { running, waiting, reserve: 8 })
     }
 
-    /// Takes places at once until there are no more.
+    /// Takes slots at once until there are no more.
     fn hang(pool: &Arc<Pool>, share: &Share) -> Vec<Permit> {
         let mut held = Vec::new();
-        while let Some(Place::Now(permit)) = pool.take(share, 1) {
+        while let Some(RequestSlot::Now(permit)) = pool.take(share, 1) {
             held.push(permit);
         }
         held
@@ -368,7 +373,7 @@ mod tests {
         }
         assert_eq!(counts[0], 512, "one source alone gets half");
         assert!(counts.iter().all(|count| *count >= 1), "{counts:?}");
-        assert!(held.len() <= 768 + 8, "a principal leaves places for others: {counts:?}");
+        assert!(held.len() <= 768 + 8, "a principal leaves request_slots for others: {counts:?}");
         let other = hang(&pool, &Share::new("device:d", "c9"));
         assert!(other.len() >= 64, "{}", other.len());
         drop((held, other));
@@ -384,8 +389,8 @@ mod tests {
         let mut queued = Vec::new();
         for share in [&loud, &loud, &loud, &quiet] {
             match pool.take(share, 1) {
-                Some(Place::Queued(place)) => queued.push(place),
-                Some(Place::Now(permit)) => held.push(permit),
+                Some(RequestSlot::Queued(slot)) => queued.push(slot),
+                Some(RequestSlot::Now(permit)) => held.push(permit),
                 None => panic!("there is room to wait"),
             }
         }
@@ -405,10 +410,10 @@ mod tests {
         let pool = Pool::new(Limits { running: 2, waiting: 100, reserve: 0 });
         let loud = Share::new("a", "loud");
         let mut waiting = Vec::new();
-        while let Some(place) = pool.take(&loud, 1) {
-            waiting.push(place);
+        while let Some(slot) = pool.take(&loud, 1) {
+            waiting.push(slot);
         }
-        assert_eq!(pool.lock().waiting, 50, "half of all places to wait");
+        assert_eq!(pool.lock().waiting, 50, "half of all request_slots to wait");
         assert!(pool.take(&Share::new("b", "quiet"), 1).is_some());
         drop(waiting);
         assert_eq!(pool.lock().waiting_bytes, 0);
@@ -423,6 +428,6 @@ mod tests {
         drop(gone);
         assert_eq!(pool.lock().waiting, 0);
         drop(held);
-        assert!(matches!(pool.take(&b, 1), Some(Place::Now(_))));
+        assert!(matches!(pool.take(&b, 1), Some(RequestSlot::Now(_))));
     }
 }

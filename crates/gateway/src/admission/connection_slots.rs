@@ -3,7 +3,7 @@
 //! A connection is *unproven* until it presents a credential. The number of unproven connections is limited for each
 //! address and in total; when the limit is reached, the oldest one that has kept the gateway waiting is closed, so that
 //! idle sockets cannot lock others out. A connection that has presented a credential is *proven*, is not counted as
-//! unproven, and is never evicted. The seat is stored in the socket ([`Seated`]), so that it is released exactly when
+//! unproven, and is never evicted. The slot is stored in the socket ([`SlottedSocket`]), so that it is released exactly when
 //! the socket is dropped.
 //!
 //! This module handles addresses and sockets. It does not know HTTP, WebSocket or credentials.
@@ -27,24 +27,25 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
-/// When an address has fewer free seats than this, one old connection is closed for each new one, so that a new
+/// When an address has fewer free slots than this, one old connection is closed for each new one, so that a new
 /// connection seldom has to wait.
 const HEADROOM: usize = 16;
 /// The same for all addresses together.
 const HEADROOM_IN_ALL: usize = 64;
-/// How long the listener waits for a free seat: until the oldest connection is old enough, and closed.
+/// How long the listener waits for a free slot: until the oldest connection is old enough, and closed.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// How long the listener waits between two looks for a free seat.
+/// How long the listener waits between two looks for a free slot.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
-/// Descriptors that stay free for files, upstream servers and the database: the others may be sockets of strangers.
+/// Descriptors that stay free for files, upstream servers and the database: the others may be used by unauthenticated
+/// connections.
 const UNPROVEN_SHARE_OF_FILES: u64 = 4;
 
 const UNPROVEN: u8 = 0;
 const PROVEN: u8 = 1;
 const EVICTED: u8 = 2;
 
-/// All seats of a listener.
-pub(crate) struct Seats {
+/// All slots of a listener.
+pub(crate) struct ConnectionSlots {
     state: Mutex<State>,
     per_address: usize,
     in_all: usize,
@@ -64,14 +65,14 @@ struct State {
 #[derive(Default)]
 struct Address {
     /// By arrival, the oldest first. Evicted ones stay until they are closed.
-    unproven: BTreeMap<u64, Arc<Occupant>>,
+    unproven: BTreeMap<u64, Arc<SlotState>>,
     /// Proven connections, of any kind.
     proven: usize,
 }
 
-/// What a seat and its socket share.
-struct Occupant {
-    standing: AtomicU8,
+/// What a slot and its socket share.
+struct SlotState {
+    status: AtomicU8,
     /// A request was refused before its body was read: the rest of it is discarded before the socket is closed.
     unread: AtomicBool,
     since: Instant,
@@ -82,9 +83,9 @@ struct Occupant {
     writer: AtomicWaker,
 }
 
-impl Occupant {
-    fn is(&self, standing: u8) -> bool {
-        self.standing.load(Ordering::Acquire) == standing
+impl SlotState {
+    fn is(&self, status: u8) -> bool {
+        self.status.load(Ordering::Acquire) == status
     }
 
     /// Whether it is old enough to be closed for another connection.
@@ -113,7 +114,7 @@ impl Occupant {
     }
 
     fn evict(&self) {
-        if self.standing.compare_exchange(UNPROVEN, EVICTED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        if self.status.compare_exchange(UNPROVEN, EVICTED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             self.reader.wake();
             self.writer.wake();
         }
@@ -129,16 +130,16 @@ enum Counted {
 }
 
 /// The slot of one connection; released on drop.
-pub(crate) struct Seat {
-    seats: Arc<Seats>,
-    occupant: Arc<Occupant>,
+pub(crate) struct ConnectionSlot {
+    connection_slots: Arc<ConnectionSlots>,
+    shared: Arc<SlotState>,
     number: u64,
-    place: Mutex<(IpAddr, Counted)>,
+    entry: Mutex<(IpAddr, Counted)>,
 }
 
-/// Why a connection cannot go on.
+/// Why a connection is closed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum NoSeat {
+pub(crate) enum NoSlot {
     /// It was evicted while it tried, and is being closed.
     Evicted,
     /// There are too many proven HTTP connections.
@@ -160,8 +161,8 @@ pub(super) fn counted_as(address: IpAddr) -> IpAddr {
     }
 }
 
-impl Seats {
-    /// With the fixed limits, and fewer seats where this process may open few files.
+impl ConnectionSlots {
+    /// With the fixed limits, and fewer slots where this process may open few files.
     pub(crate) fn new() -> Arc<Self> {
         let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
         let by_files = usize::try_from(files / UNPROVEN_SHARE_OF_FILES).unwrap_or(usize::MAX).max(2 * HEADROOM_IN_ALL);
@@ -172,14 +173,14 @@ impl Seats {
         Arc::new(Self { state: Mutex::default(), per_address, in_all, proven_http })
     }
 
-    /// A seat for a newly accepted connection. `limited` is false for a trusted proxy, whose connections belong to
+    /// A slot for a newly accepted connection. `limited` is false for a trusted proxy, whose connections belong to
     /// other addresses. `None` means that the address has too many young connections, and this one must be dropped.
-    pub(crate) async fn take(self: &Arc<Self>, peer: IpAddr, limited: bool) -> Option<Arc<Seat>> {
+    pub(crate) async fn take(self: &Arc<Self>, peer: IpAddr, limited: bool) -> Option<Arc<ConnectionSlot>> {
         let address = counted_as(peer);
         let give_up = Instant::now() + PATIENCE;
         loop {
             let patient = match self.try_take(address, limited) {
-                Ok(seat) => return Some(seat),
+                Ok(slot) => return Some(slot),
                 Err(patient) => patient,
             };
             if !patient || Instant::now() >= give_up {
@@ -189,9 +190,9 @@ impl Seats {
         }
     }
 
-    /// A seat, or whether to wait for one: if clients with a credential come from this address, a burst of new
+    /// A slot, or whether to wait for one: if clients with a credential come from this address, a burst of new
     /// connections is probably theirs, and they prove themselves within milliseconds.
-    fn try_take(self: &Arc<Self>, address: IpAddr, limited: bool) -> Result<Arc<Seat>, bool> {
+    fn try_take(self: &Arc<Self>, address: IpAddr, limited: bool) -> Result<Arc<ConnectionSlot>, bool> {
         let mut state = lock(&self.state);
         if state.unproven + HEADROOM_IN_ALL > self.in_all {
             state.evict_from_the_most_crowded();
@@ -208,8 +209,8 @@ impl Seats {
             state.forget_if_empty(address);
             return Err(patient);
         }
-        let occupant = Arc::new(Occupant {
-            standing: AtomicU8::new(UNPROVEN),
+        let shared = Arc::new(SlotState {
+            status: AtomicU8::new(UNPROVEN),
             unread: AtomicBool::new(false),
             since: Instant::now(),
             waiting_from: AtomicU64::new(0),
@@ -218,9 +219,9 @@ impl Seats {
         });
         let number = state.next;
         state.next += 1;
-        state.enter(address, number, &occupant);
-        let place = Mutex::new((address, Counted::Unproven));
-        Ok(Arc::new(Seat { seats: self.clone(), occupant, number, place }))
+        state.enter(address, number, &shared);
+        let entry = Mutex::new((address, Counted::Unproven));
+        Ok(Arc::new(ConnectionSlot { connection_slots: self.clone(), shared, number, entry }))
     }
 
     /// Makes room after the system refused to open one more file.
@@ -235,9 +236,9 @@ impl Seats {
 }
 
 impl State {
-    fn enter(&mut self, address: IpAddr, number: u64, occupant: &Arc<Occupant>) {
+    fn enter(&mut self, address: IpAddr, number: u64, shared: &Arc<SlotState>) {
         self.unproven += 1;
-        self.addresses.entry(address).or_default().unproven.insert(number, occupant.clone());
+        self.addresses.entry(address).or_default().unproven.insert(number, shared.clone());
     }
 
     fn leave(&mut self, address: IpAddr, number: u64, counted: Counted) {
@@ -276,101 +277,101 @@ impl Address {
     /// Closes the connection that has been unproven for longest, unless all of them have just arrived. A connection
     /// whose peer keeps the gateway waiting is closed before one whose request is not answered.
     fn evict_oldest(&self) {
-        let mut old = self.unproven.values().filter(|occupant| occupant.is_old());
-        let idle = old.clone().find(|occupant| occupant.is_idle());
-        if let Some(occupant) = idle.or_else(|| old.next()) {
-            occupant.evict();
+        let mut old = self.unproven.values().filter(|shared| shared.is_old());
+        let idle = old.clone().find(|shared| shared.is_idle());
+        if let Some(shared) = idle.or_else(|| old.next()) {
+            shared.evict();
         }
     }
 }
 
-impl Seat {
+impl ConnectionSlot {
     /// Counts the connection at another address: that of a trusted proxy's client.
     pub(crate) fn attribute(&self, client: IpAddr) {
         let address = counted_as(client);
-        let mut place = lock(&self.place);
-        if place.0 == address || place.1 != Counted::Unproven {
+        let mut entry = lock(&self.entry);
+        if entry.0 == address || entry.1 != Counted::Unproven {
             return;
         }
-        let mut state = lock(&self.seats.state);
-        state.leave(place.0, self.number, Counted::Unproven);
-        state.enter(address, self.number, &self.occupant);
+        let mut state = lock(&self.connection_slots.state);
+        state.leave(entry.0, self.number, Counted::Unproven);
+        state.enter(address, self.number, &self.shared);
         if let Some(own) = state.addresses.get(&address)
-            && own.unproven.len() > self.seats.per_address
+            && own.unproven.len() > self.connection_slots.per_address
         {
             // The newest connection is dropped here, because the listener does not wait for clients behind a proxy.
-            self.occupant.evict();
+            self.shared.evict();
         }
-        place.0 = address;
+        entry.0 = address;
     }
 
     /// The connection has shown a credential: it leaves the unproven count.
-    pub(crate) fn prove(&self) -> Result<(), NoSeat> {
-        if self.occupant.is(PROVEN) {
+    pub(crate) fn prove(&self) -> Result<(), NoSlot> {
+        if self.shared.is(PROVEN) {
             return Ok(());
         }
-        let mut place = lock(&self.place);
-        let mut state = lock(&self.seats.state);
-        if place.1 != Counted::Unproven {
+        let mut entry = lock(&self.entry);
+        let mut state = lock(&self.connection_slots.state);
+        if entry.1 != Counted::Unproven {
             return Ok(());
         }
-        if state.proven_http >= self.seats.proven_http {
-            return Err(NoSeat::TooMany);
+        if state.proven_http >= self.connection_slots.proven_http {
+            return Err(NoSlot::TooMany);
         }
-        let standing = &self.occupant.standing;
-        if standing.compare_exchange(UNPROVEN, PROVEN, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            return Err(NoSeat::Evicted);
+        let status = &self.shared.status;
+        if status.compare_exchange(UNPROVEN, PROVEN, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return Err(NoSlot::Evicted);
         }
-        let address = place.0;
+        let address = entry.0;
         state.proven_http += 1;
         // Counted before it leaves, so that the address is not forgotten in between.
         state.addresses.entry(address).or_default().proven += 1;
         state.leave(address, self.number, Counted::Unproven);
-        place.1 = Counted::ProvenHttp;
+        entry.1 = Counted::ProvenHttp;
         Ok(())
     }
 
     /// Marks the connection as a proven WebSocket, which has a separate limit.
-    pub(crate) fn prove_socket(&self) -> Result<(), NoSeat> {
+    pub(crate) fn prove_socket(&self) -> Result<(), NoSlot> {
         let proven = self.prove();
         // The limit of HTTP connections does not apply to WebSockets.
-        let mut place = lock(&self.place);
-        let mut state = lock(&self.seats.state);
-        match (proven, place.1) {
-            (Err(NoSeat::Evicted), _) => return Err(NoSeat::Evicted),
+        let mut entry = lock(&self.entry);
+        let mut state = lock(&self.connection_slots.state);
+        match (proven, entry.1) {
+            (Err(NoSlot::Evicted), _) => return Err(NoSlot::Evicted),
             (_, Counted::ProvenHttp) => state.proven_http = state.proven_http.saturating_sub(1),
             (_, Counted::Unproven) => {
-                let standing = &self.occupant.standing;
-                if standing.compare_exchange(UNPROVEN, PROVEN, Ordering::AcqRel, Ordering::Acquire).is_err() {
-                    return Err(NoSeat::Evicted);
+                let status = &self.shared.status;
+                if status.compare_exchange(UNPROVEN, PROVEN, Ordering::AcqRel, Ordering::Acquire).is_err() {
+                    return Err(NoSlot::Evicted);
                 }
-                let address = place.0;
+                let address = entry.0;
                 state.addresses.entry(address).or_default().proven += 1;
                 state.leave(address, self.number, Counted::Unproven);
             }
             (_, Counted::ProvenSocket) => {}
         }
-        place.1 = Counted::ProvenSocket;
+        entry.1 = Counted::ProvenSocket;
         Ok(())
     }
 
     /// A request on this connection is refused without reading its body.
     pub(crate) fn leave_unread(&self) {
-        self.occupant.unread.store(true, Ordering::Release);
+        self.shared.unread.store(true, Ordering::Release);
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let (address, counted) = *lock(&self.place);
-        lock(&self.seats.state).leave(address, self.number, counted);
+        let (address, counted) = *lock(&self.entry);
+        lock(&self.connection_slots.state).leave(address, self.number, counted);
     }
 }
 
-/// A socket with its seat. An evicted socket fails at its next read or write, whatever was being done with it.
-pub(crate) struct Seated<S> {
+/// A socket with its slot. An evicted socket fails at its next read or write, whatever was being done with it.
+pub(crate) struct SlottedSocket<S> {
     io: S,
-    seat: Arc<Seat>,
+    slot: Arc<ConnectionSlot>,
     lingering: Option<Lingering>,
 }
 
@@ -381,52 +382,52 @@ struct Lingering {
     left: usize,
 }
 
-impl<S> Seated<S> {
-    pub(crate) fn new(io: S, seat: Arc<Seat>) -> Self {
-        Self { io, seat, lingering: None }
+impl<S> SlottedSocket<S> {
+    pub(crate) fn new(io: S, slot: Arc<ConnectionSlot>) -> Self {
+        Self { io, slot, lingering: None }
     }
 
     /// Whether the connection may go on; wakes the task when that changes.
     fn watch(&self, waker: &AtomicWaker, cx: &Context<'_>) -> io::Result<()> {
-        let occupant = &self.seat.occupant;
-        if occupant.is(PROVEN) {
+        let shared = &self.slot.shared;
+        if shared.is(PROVEN) {
             return Ok(());
         }
         waker.register(cx.waker());
-        if occupant.is(EVICTED) {
+        if shared.is(EVICTED) {
             return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "closed to make room for another connection"));
         }
         Ok(())
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Seated<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for SlottedSocket<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.watch(&self.seat.occupant.reader, cx)?;
+        self.watch(&self.slot.shared.reader, cx)?;
         let read = Pin::new(&mut self.io).poll_read(cx, buf);
-        self.seat.occupant.note(read)
+        self.slot.shared.note(read)
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Seated<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for SlottedSocket<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.watch(&self.seat.occupant.writer, cx)?;
+        self.watch(&self.slot.shared.writer, cx)?;
         let written = Pin::new(&mut self.io).poll_write(cx, buf);
-        self.seat.occupant.note(written)
+        self.slot.shared.note(written)
     }
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.watch(&self.seat.occupant.writer, cx)?;
+        self.watch(&self.slot.shared.writer, cx)?;
         Pin::new(&mut self.io).poll_flush(cx)
     }
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if this.lingering.is_none() {
             std::task::ready!(Pin::new(&mut this.io).poll_shutdown(cx))?;
-            if !this.seat.occupant.unread.load(Ordering::Acquire) {
+            if !this.slot.shared.unread.load(Ordering::Acquire) {
                 return Poll::Ready(Ok(()));
             }
         }
-        this.watch(&this.seat.occupant.reader, cx)?;
+        this.watch(&this.slot.shared.reader, cx)?;
         let lingering = this
             .lingering
             .get_or_insert_with(|| Lingering { until: Box::pin(tokio::time::sleep(LINGER)), left: MAX_LINGER_BYTES });
@@ -447,9 +448,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Seated<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.watch(&self.seat.occupant.writer, cx)?;
+        self.watch(&self.slot.shared.writer, cx)?;
         let written = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
-        self.seat.occupant.note(written)
+        self.slot.shared.note(written)
     }
     fn is_write_vectored(&self) -> bool {
         self.io.is_write_vectored()
@@ -468,110 +469,116 @@ mod tests {
         text.parse().unwrap()
     }
 
-    async fn fill(seats: &Arc<Seats>, address: &str, count: usize) -> Vec<Arc<Seat>> {
+    async fn fill(connection_slots: &Arc<ConnectionSlots>, address: &str, count: usize) -> Vec<Arc<ConnectionSlot>> {
         let mut held = Vec::new();
         for _ in 0..count {
-            held.push(seats.take(ip(address), true).await.expect("a seat"));
+            held.push(connection_slots.take(ip(address), true).await.expect("a slot"));
         }
         held
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_old_unproven_connection_makes_room_and_a_proven_one_never_does() {
-        let seats = Seats::with_limits(32, 1000, 1000);
-        let mut held = fill(&seats, HERE, 20).await;
+        let connection_slots = ConnectionSlots::with_limits(32, 1000, 1000);
+        let mut held = fill(&connection_slots, HERE, 20).await;
         held[0].prove().unwrap();
         tokio::time::sleep(YOUNG).await;
-        held.extend(fill(&seats, HERE, 2).await);
-        assert!(held[0].occupant.is(PROVEN));
-        assert!(held[1].occupant.is(EVICTED), "the oldest unproven one");
-        assert!(held[3].occupant.is(UNPROVEN));
+        held.extend(fill(&connection_slots, HERE, 2).await);
+        assert!(held[0].shared.is(PROVEN));
+        assert!(held[1].shared.is(EVICTED), "the oldest unproven one");
+        assert!(held[3].shared.is(UNPROVEN));
         let (mut peer, own) = tokio::io::duplex(64);
-        let mut evicted = Seated::new(own, held[1].clone());
+        let mut evicted = SlottedSocket::new(own, held[1].clone());
         assert_eq!(evicted.read(&mut [0; 8]).await.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
-        assert_eq!(held[1].prove(), Err(NoSeat::Evicted), "too late");
+        assert_eq!(held[1].prove(), Err(NoSlot::Evicted), "too late");
         drop(evicted);
         assert_eq!(peer.read(&mut [0; 8]).await.unwrap(), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_keeps_us_waiting_goes_before_one_that_waits_for_us() {
-        let seats = Seats::with_limits(32, 1000, 1000);
-        let mut held = fill(&seats, HERE, 20).await;
+        let connection_slots = ConnectionSlots::with_limits(32, 1000, 1000);
+        let mut held = fill(&connection_slots, HERE, 20).await;
         let (mut peer, own) = tokio::io::duplex(64);
-        let mut silent = Seated::new(own, held[5].clone());
+        let mut silent = SlottedSocket::new(own, held[5].clone());
         let reading = tokio::spawn(async move { silent.read(&mut [0; 8]).await });
         tokio::time::sleep(2 * YOUNG).await;
-        held.extend(fill(&seats, HERE, 1).await);
-        assert!(held[5].occupant.is(EVICTED) && held[0].occupant.is(UNPROVEN));
+        held.extend(fill(&connection_slots, HERE, 1).await);
+        assert!(held[5].shared.is(EVICTED) && held[0].shared.is(UNPROVEN));
         assert!(reading.await.unwrap().is_err());
         assert_eq!(peer.read(&mut [0; 8]).await.unwrap(), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_socket_is_counted_until_it_is_dropped() {
-        let seats = Seats::with_limits(32, 1000, 1000);
-        let held = fill(&seats, FAR, 31).await;
-        assert!(seats.take(ip(FAR), true).await.is_none(), "all of them are young, and none has a credential");
-        assert!(seats.take(ip("203.0.113.10"), true).await.is_some(), "another address is not affected");
-        assert_eq!(seats.unproven(), 31);
+        let connection_slots = ConnectionSlots::with_limits(32, 1000, 1000);
+        let held = fill(&connection_slots, FAR, 31).await;
+        assert!(
+            connection_slots.take(ip(FAR), true).await.is_none(),
+            "all of them are young, and none has a credential"
+        );
+        assert!(connection_slots.take(ip("203.0.113.10"), true).await.is_some(), "another address is not affected");
+        assert_eq!(connection_slots.unproven(), 31);
         tokio::time::sleep(YOUNG).await;
-        assert!(seats.take(ip(FAR), true).await.is_none(), "evicted, but still open: they count");
+        assert!(connection_slots.take(ip(FAR), true).await.is_none(), "evicted, but still open: they count");
         drop(held);
-        assert_eq!(seats.unproven(), 0);
-        assert!(lock(&seats.state).addresses.is_empty(), "nothing is remembered about an address that is gone");
+        assert_eq!(connection_slots.unproven(), 0);
+        assert!(
+            lock(&connection_slots.state).addresses.is_empty(),
+            "nothing is remembered about an address that is gone"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_on_loopback_waits_for_those_before_it() {
-        let seats = Seats::with_limits(32, 1000, 1000);
-        let held = fill(&seats, HERE, 31).await;
+        let connection_slots = ConnectionSlots::with_limits(32, 1000, 1000);
+        let held = fill(&connection_slots, HERE, 31).await;
         let waiting = tokio::spawn({
-            let seats = seats.clone();
-            async move { seats.take(ip(HERE), true).await.is_some() }
+            let connection_slots = connection_slots.clone();
+            async move { connection_slots.take(ip(HERE), true).await.is_some() }
         });
         tokio::time::sleep(Duration::from_millis(5)).await;
         held[30].prove().unwrap();
         assert!(waiting.await.unwrap());
-        assert!(held.iter().all(|seat| !seat.occupant.is(EVICTED)));
+        assert!(held.iter().all(|slot| !slot.shared.is(EVICTED)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_most_crowded_address_gives_way_when_all_seats_are_taken() {
-        let seats = Seats::with_limits(1000, 200, 1000);
-        let crowd = fill(&seats, FAR, 120).await;
-        let few = fill(&seats, HERE, 10).await;
+        let connection_slots = ConnectionSlots::with_limits(1000, 200, 1000);
+        let crowd = fill(&connection_slots, FAR, 120).await;
+        let few = fill(&connection_slots, HERE, 10).await;
         tokio::time::sleep(YOUNG).await;
-        fill(&seats, "203.0.113.77", 8).await;
-        assert!(crowd.iter().any(|seat| seat.occupant.is(EVICTED)));
-        assert!(few.iter().all(|seat| seat.occupant.is(UNPROVEN)));
+        fill(&connection_slots, "203.0.113.77", 8).await;
+        assert!(crowd.iter().any(|slot| slot.shared.is(EVICTED)));
+        assert!(few.iter().all(|slot| slot.shared.is(UNPROVEN)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_proxys_connection_is_counted_at_its_client() {
-        let seats = Seats::with_limits(32, 1000, 1000);
+        let connection_slots = ConnectionSlots::with_limits(32, 1000, 1000);
         let mut held = Vec::new();
         for _ in 0..40 {
-            held.push(seats.take(ip(HERE), false).await.expect("a proxy has no limit of its own"));
+            held.push(connection_slots.take(ip(HERE), false).await.expect("a proxy has no limit of its own"));
         }
-        for seat in &held {
-            seat.attribute(ip("2001:db8::1"));
+        for slot in &held {
+            slot.attribute(ip("2001:db8::1"));
         }
-        assert_eq!(held.iter().filter(|seat| seat.occupant.is(EVICTED)).count(), 8);
-        let neighbour = seats.take(ip("2001:db8::2"), true).await;
+        assert_eq!(held.iter().filter(|slot| slot.shared.is(EVICTED)).count(), 8);
+        let neighbour = connection_slots.take(ip("2001:db8::2"), true).await;
         assert!(neighbour.is_none(), "the same /64");
         held[0].prove_socket().unwrap();
         drop(held);
-        assert_eq!((seats.unproven(), lock(&seats.state).proven_http), (0, 0));
+        assert_eq!((connection_slots.unproven(), lock(&connection_slots.state).proven_http), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]
     async fn proven_http_connections_have_a_limit_that_sockets_do_not_share() {
-        let seats = Seats::with_limits(32, 1000, 2);
-        let held = fill(&seats, HERE, 4).await;
+        let connection_slots = ConnectionSlots::with_limits(32, 1000, 2);
+        let held = fill(&connection_slots, HERE, 4).await;
         held[0].prove().unwrap();
         held[1].prove().unwrap();
-        assert_eq!(held[2].prove(), Err(NoSeat::TooMany));
+        assert_eq!(held[2].prove(), Err(NoSlot::TooMany));
         held[2].prove_socket().unwrap();
         held[1].prove_socket().unwrap();
         held[3].prove().unwrap();
