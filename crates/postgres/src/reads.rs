@@ -62,9 +62,8 @@ impl Reads {
         let after = filter.after.as_ref().map(RunId::as_uuid);
         let limit = if filter.limit == 0 { limits::DEFAULT_RUN_LIMIT } else { filter.limit.min(limits::MAX_RUN_LIMIT) };
         let order = if filter.after.is_some() { "ASC" } else { "DESC" };
-        let sql = format!(
-            "SELECT {RUN_COLUMNS} FROM toolyard.runs WHERE {RUN_CONDITIONS} ORDER BY run {order} LIMIT $6"
-        );
+        let sql =
+            format!("SELECT {RUN_COLUMNS} FROM toolyard.runs WHERE {RUN_CONDITIONS} ORDER BY run {order} LIMIT $6");
         let params: &[Param<'_>] = &[
             (&statuses, Type::INT2_ARRAY),
             (&kind, Type::INT2),

@@ -26,9 +26,8 @@ const SHOWN_TOOLS: usize = 5;
 /// Different tools remembered of one run, for filters.
 const MAX_TOOLS: usize = 200;
 /// Arguments that say what a call is about, the most telling first.
-const SUBJECTS: [&str; 12] = [
-    "path", "fromPath", "uri", "query", "url", "command", "title", "name", "goal", "pattern", "text", "content",
-];
+const SUBJECTS: [&str; 12] =
+    ["path", "fromPath", "uri", "query", "url", "command", "title", "name", "goal", "pattern", "text", "content"];
 /// Characters of what a call is about.
 const MAX_SUBJECT: usize = 120;
 /// Changed paths remembered of one run, for filters.
@@ -130,7 +129,8 @@ impl RunFacts {
 
 /// The first argument that says what a call is about, on one line. Secret arguments are not in the record.
 fn subject_of(args: &Map<String, Value>) -> Option<String> {
-    let text = SUBJECTS.iter().find_map(|name| args.get(*name).and_then(Value::as_str).filter(|t| !t.trim().is_empty()))?;
+    let text =
+        SUBJECTS.iter().find_map(|name| args.get(*name).and_then(Value::as_str).filter(|t| !t.trim().is_empty()))?;
     let words: Vec<&str> = text.split_whitespace().collect();
     let line = words.join(" ");
     Some(match line.char_indices().nth(MAX_SUBJECT) {

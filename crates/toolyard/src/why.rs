@@ -422,7 +422,10 @@ mod tests {
 
     #[test]
     fn the_sentence_says_the_rank_and_what_it_comes_from() {
-        assert_eq!(sentence_of(&hit(1, &["garden"], Some(0.66))), "Ranked 1st: the word “garden” in common, meaning 0.66.");
+        assert_eq!(
+            sentence_of(&hit(1, &["garden"], Some(0.66))),
+            "Ranked 1st: the word “garden” in common, meaning 0.66."
+        );
         assert_eq!(sentence_of(&hit(37, &[], Some(0.31))), "Ranked 37th: no word in common, meaning 0.31.");
         assert_eq!(sentence_of(&hit(3, &["a", "b"], None)), "Ranked 3rd: the words “a”, “b” in common.");
         assert_eq!(sentence_of(&hit(2, &[], None)), "Ranked 2nd: score 0.50.");
