@@ -51,14 +51,16 @@ pub(super) fn run_line(run: &RunSummary, shape: Shape, size: Option<Size>, paint
     }
     let began = fit(&time(run.started_at, Timestamp::now()), TIME);
     let took = run.duration_ms.map(length).unwrap_or_default();
+    if columns < WIDE {
+        let start = format!("{began}  {status}  {took:>11}");
+        let room = columns.saturating_sub(TIME + STATUS + 11 + 6);
+        return format!("{start}  {}", cut(&(title + &notes), room));
+    }
     let (calls, door) = (counted(counts.calls, "call"), fit(&counts.door, 8));
     let start = format!("{began}  {status}  {took:>11}  {calls:>11}  {door}");
     let used = TIME + STATUS + 11 + 11 + 8 + 8;
     if columns == UNCUT {
         return format!("{}  {start}  {title}{notes}", run.run_id);
-    }
-    if columns < WIDE {
-        return format!("{start}  {}", cut(&(title + &notes), columns.saturating_sub(used + 2)));
     }
     let id = run.run_id.to_string();
     let room = columns.saturating_sub(used + id.len() + 4);
