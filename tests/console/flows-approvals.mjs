@@ -63,10 +63,21 @@ async function two(yard) {
   const deny = second.page.getByRole('button', { name: 'Deny', exact: true });
   await Promise.all([allow.waitFor(), deny.waitFor()]);
   await sleep(400);
-  await allow.click();
-  await first.page.getByText('You answered: allowed once.').waitFor();
-  await second.page.getByText('Already answered: allowed once.').waitFor();
-  assert.equal((await answer).ok, true);
+  // Both fingers come down together. One answer counts, and the other browser is told whose.
+  await Promise.all([allow.click(), deny.click()]);
+  const settled = (await eventually(async () => {
+    const { approval } = await yard.cli('approvals', 'show', id);
+    return approval.answer && approval;
+  }, 'the answer')).answer;
+  const isAllowed = settled.decision === 'allow-once';
+  const [winner, loser] = isAllowed ? [first.page, second.page] : [second.page, first.page];
+  const word = isAllowed ? 'allowed once' : 'denied';
+  await winner.getByText(`You answered: ${word}.`).waitFor();
+  await loser.getByText(`Already answered: ${word}.`).waitFor();
+  await loser.getByText(new RegExp(`By ${settled.by}, in the console, \\d\\d:\\d\\d:\\d\\d`)).waitFor();
+  assert.equal(await loser.getByRole('button', { name: 'Allow once', exact: true }).count(), 0);
+  assert.equal((await answer).ok === true, isAllowed);
+  assert.equal(/winter rest/.test(yard.read('Projects/Garden.md')), isAllowed);
 }
 
 async function expires(yard) {
@@ -76,6 +87,11 @@ async function expires(yard) {
   await page.getByRole('button', { name: 'Allow once', exact: true }).waitFor();
   await page.getByText(/This question (expired|ended)/).waitFor({ timeout: 40_000 });
   assert.equal(await page.getByRole('button', { name: 'Allow once', exact: true }).count(), 0);
+  // The finger was on its way: the key does nothing any more, and the server keeps that nobody answered.
+  await page.keyboard.press('a');
+  await sleep(500);
+  const { approval } = await yard.cli('approvals', 'show', id);
+  assert.equal(approval.answer?.by ?? null, null, JSON.stringify(approval.answer));
   assert.doesNotMatch(yard.read('Projects/Garden.md'), /winter rest/);
 }
 

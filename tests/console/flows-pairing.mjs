@@ -56,6 +56,10 @@ async function once(yard) {
   assert.match(url, /\/pair#\S+$/);
   const first = await profile(yard);
   const page = await first.context.newPage();
+  // The code is behind the # of the address, and the body of one request has it: no address ever does.
+  const asked = [];
+  page.on('request', (each) => asked.push(each.url()));
+  page.on('websocket', (each) => asked.push(each.url()));
   await page.goto(url);
   const pair = page.getByRole('button', { name: 'Pair this browser' });
   await pair.waitFor();
@@ -65,6 +69,8 @@ async function once(yard) {
   for (const name of ['Now', 'Runs', 'Plans', 'Tools', 'Knowledge', 'Connections', 'Settings']) {
     assert.ok(await page.getByRole('navigation', { name: 'Main', exact: true }).getByRole('link', { name: new RegExp(`^${name}`) }).isVisible(), name);
   }
+  const code = new URL(url).hash.slice(1);
+  assert.ok(asked.length > 0 && asked.every((each) => !each.split('#')[0].includes(code)), 'no address carries the code');
   const [cookie] = await first.context.cookies();
   assert.ok(cookie?.httpOnly && cookie.sameSite === 'Strict', JSON.stringify(cookie));
   const second = await profile(yard);
@@ -116,6 +122,8 @@ async function framed(yard, context) {
   stranger.close();
 }
 
+const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; manifest-src 'self'; worker-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types svelte-trusted-html";
+
 async function foreign(yard) {
   const { context } = await paired(yard);
   const cookie = (await context.cookies()).map((each) => `${each.name}=${each.value}`).join('; ');
@@ -126,9 +134,12 @@ async function foreign(yard) {
   assert.ok((await upgrade(yard, { Cookie: cookie })).status >= 400, 'no Origin gets no socket');
   assert.ok((await http(yard, { headers: { host: 'evil.example' } })).status >= 400, 'a foreign Host gets no page');
   await framed(yard, context);
-  const page = await http(yard, {});
-  assert.match(page.headers['content-security-policy'], /frame-ancestors 'none'/);
-  assert.match(page.headers['content-security-policy'], /require-trusted-types-for 'script'/);
+  assert.ok((await http(yard, { method: 'POST', path: '/pair', headers: { origin: yard.url, 'sec-fetch-site': 'cross-site', 'content-type': 'application/json' }, body: '{}' })).status >= 400, 'a request that the browser calls cross-site does not pair');
+  // Every document and script has the whole policy, word for word.
+  for (const path of ['/', '/pair', '/runs/x', '/sw.js', '/nothing.js']) {
+    const policy = (await http(yard, { path })).headers['content-security-policy'];
+    assert.equal(policy, POLICY, path);
+  }
 }
 
 async function parameters(yard) {
@@ -179,6 +190,36 @@ async function viewer(yard) {
   await page.goto(`${yard.url}/`);
   await page.getByText('Live', { exact: true }).first().waitFor({ state: 'attached' });
   assert.equal(await page.getByRole('button', { name: 'Allow once', exact: true }).count(), 0);
+  // The page hides what the server refuses: the same browser asks the server itself, over its own socket.
+  const answers = new Map();
+  let send = null;
+  await page.routeWebSocket(/\/console\/socket$/, (socket) => {
+    const server = socket.connectToServer();
+    send = (method, params) => server.send(JSON.stringify({ type: 'req', id: `viewer-${method}`, method, params }));
+    server.onMessage((message) => {
+      const value = JSON.parse(message);
+      if (String(value.id ?? '').startsWith('viewer-')) answers.set(value.id.slice('viewer-'.length), value);
+      else socket.send(message);
+    });
+  });
+  await page.reload();
+  await page.getByText('Live', { exact: true }).first().waitFor({ state: 'attached' });
+  const { shown } = (await yard.cli('approvals', 'show', id)).approval;
+  const forbidden = {
+    'approvals.answer': { id, decision: 'allow-once', shown },
+    'tools.call': { name: 'vault.createFile', args: { path: 'Notes/Viewer.md', content: 'x' } },
+    'grants.revoke': { id: 'x' },
+    'config.patch': { baseHash: 'x', set: [] },
+    'console.code': { rights: 'owner' },
+    'devices.revoke': { id: 'x' },
+    'mcp.remove': { server: 'calendar' },
+  };
+  for (const [method, params] of Object.entries(forbidden)) {
+    send(method, params);
+    const answer = await eventually(() => answers.get(method), `the refusal of ${method}`);
+    assert.equal(answer.ok, false, method);
+    assert.match(JSON.stringify(answer.error), /scope|FORBIDDEN|may not/i, `${method}: ${JSON.stringify(answer.error)}`);
+  }
   const open = await yard.cli('approvals', 'list');
   assert.equal(open.approvals.length, 1, 'the question stays open');
   assert.deepEqual(problems, []);

@@ -95,6 +95,10 @@ async function undo(yard) {
   await page.waitForURL((url) => /\/runs\/[0-9a-f-]+$/.test(url.pathname) && !url.pathname.includes(runId));
   await page.getByText('Finished').first().waitFor();
   assert.match(yard.read(created), /Edited since/, 'the edited file stays');
+  // The others are as before the run.
+  const others = [...JSON.stringify(detail).matchAll(/"path":"([^"]+\.md)","kind":"file"\}/g)].map(([, path]) => path).filter((path) => path !== created);
+  assert.ok(others.length > 0);
+  for (const path of new Set(others)) assert.throws(() => yard.read(path), /ENOENT/, `${path} is gone`);
   assert.deepEqual(problems, []);
 }
 

@@ -10,7 +10,7 @@ async function broken(yard) {
   const { page, problems } = await paired(yard);
   // One that the configuration names shows itself on the first page.
   await page.getByRole('heading', { name: 'Broken' }).waitFor({ timeout: 60_000 });
-  await page.getByRole('link', { name: 'Look', exact: true }).click();
+  await page.getByRole('link', { name: /^See why/ }).click();
   await page.getByText(/refresh token expired/).first().waitFor();
   // One that is added here cannot start: its own folder is not among what it may read.
   const tools = join(yard.folder, 'tools.json');

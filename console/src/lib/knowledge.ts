@@ -12,6 +12,7 @@ export interface NotesStatus {
     total_chunks: number;
     last_sync: string | null;
     unindexed_files: number;
+    files?: { indexed: number; empty: number; skipped: number; failed: number; unembedded_chunks: number };
     active_job: { id: string; mode: string; progress: number; done_files: number; total_files: number } | null;
     last_job: { state: string; mode: string; errors: { file: string; message: string }[]; error_count: number; message: string | null; ended_at: string | null; duration_ms: number } | null;
   } | null;
@@ -42,6 +43,27 @@ export async function tool<T>(name: string, args: { [key: string]: Json }): Prom
 }
 
 export const notesStatus = (): Promise<NotesStatus> => tool<NotesStatus>('obsidian_rag_status', {});
+
+/** Files of the vault in one state, as the index has them. */
+export type FileState = 'indexed' | 'empty' | 'skipped' | 'failed' | 'all';
+
+export interface NoteFiles {
+  total: number;
+  offset: number;
+  files: { path: string; state: string; reason?: string; chunks: number }[];
+}
+
+export async function noteFiles(state: FileState, offset: number, limit: number): Promise<NoteFiles> {
+  const answer = await tool<{ data: { file_list?: NoteFiles } | null }>('obsidian_rag_status', { files: state, offset, limit });
+  return answer.data?.file_list ?? { total: 0, offset, files: [] };
+}
+
+/** Brings the index up to date, and waits for the end of the job for at most this long. */
+export async function indexNotes(waitMs: number): Promise<void> {
+  const begun = await tool<{ data: { job_id?: string } | null }>('obsidian_rag_index', { mode: 'sync' });
+  const job = begun.data?.job_id;
+  if (job) await tool('obsidian_rag_status', { job_id: job, wait_ms: waitMs });
+}
 
 export async function searchNotes(query: string, most: number): Promise<{ hits: NoteHit[]; problem: Problem | null }> {
   const answer = await tool<{ data: { results: NoteHit[] } | null; error: NotesStatus['error'] }>('obsidian_rag_search', { query, max_results: most, explain: true });
@@ -85,7 +107,26 @@ export async function memories(): Promise<Memory[]> {
   });
 }
 
-export const readMemory = (uri: string): Promise<string> => store<string>('GET', `/api/v1/content/read?uri=${encodeURIComponent(uri)}`);
+/** A memory as it was kept: what it says, who said it, when, and in which session. */
+export interface KeptMemory {
+  text: string;
+  speaker?: string;
+  role?: 'user' | 'assistant';
+  time?: string;
+  source?: string;
+  created_at: string;
+  updated_at: string;
+  /** Whether somebody asked to remember it. */
+  stated: boolean;
+  mentions: number;
+}
+
+export const readMemory = (uri: string): Promise<KeptMemory> => store<KeptMemory>('GET', `/api/v1/content/memory?uri=${encodeURIComponent(uri)}`);
+
+/** The session that a memory comes from, by the address of its archive. */
+export function sessionOf(source: string): string {
+  return /\/sessions\/([^/]+)/.exec(source)?.[1] ?? '';
+}
 export const writeMemory = (uri: string, content: string): Promise<unknown> => store('POST', '/api/v1/content/write', { uri, content });
 export const forgetMemory = (uri: string): Promise<unknown> => store('DELETE', `/api/v1/fs?uri=${encodeURIComponent(uri)}`);
 

@@ -20,11 +20,11 @@ export function pastes(program: string, home: string, origin: string): Paste[] {
   return [
     { id: 'claude', title: 'Claude Code', where: 'Paste in a terminal, in the folder where you use it.', text: `claude mcp add toolyard -- ${command}`, door: 'mcp', name: /claude/i },
     { id: 'codex', title: 'Codex', where: 'Add to ~/.codex/config.toml.', text: `[mcp_servers.toolyard]\ncommand = ${JSON.stringify(program)}\nargs = ${args}`, door: 'mcp', name: /codex/i },
-    { id: 'openclaw', title: 'OpenClaw', where: "Give its client this gateway. The token is in state/token of Toolyard's home.", text: `gateway  ${origin.replace(/^http/, 'ws')}\ntoken    ${home || '~/.toolyard'}/state/token`, door: 'gateway', name: null },
+    { id: 'openclaw', title: 'OpenClaw', where: 'Give its client this gateway, and the token that is in this file.', text: `gateway  ${origin.replace(/^http/, 'ws')}\ntoken    ${home || '~/.toolyard'}/state/token`, door: 'gateway', name: null },
     { id: 'gemini', title: 'Gemini CLI', where: 'Paste in a terminal.', text: `gemini mcp add toolyard ${command}`, door: 'mcp', name: /gemini/i },
     { id: 'cursor', title: 'Cursor', where: 'Put into ~/.cursor/mcp.json.', text: json('mcpServers'), door: 'mcp', name: /cursor/i },
     { id: 'vscode', title: 'VS Code', where: 'Put into .vscode/mcp.json of the workspace.', text: json('servers', { type: 'stdio' }), door: 'mcp', name: /vs ?code|visual studio/i },
-    { id: 'any', title: 'Any MCP client', where: "Streamable HTTP, with the token in state/token as a bearer token.", text: `${origin}/mcp`, door: 'mcp', name: null },
+    { id: 'any', title: 'Any MCP client', where: `Streamable HTTP. The bearer token is in ${home || '~/.toolyard'}/state/token.`, text: `${origin}/mcp`, door: 'mcp', name: null },
   ];
 }
 

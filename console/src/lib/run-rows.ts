@@ -125,6 +125,9 @@ function goals(cell: HTMLElement): (run: RunRow) => void {
   tag.textContent = 'call';
   const gap = document.createTextNode(' ');
   const title = names(link);
+  // What a call was about. A plan has a goal, which says it.
+  const about = make('span', 'about');
+  const subject = names(about);
   let shown = '';
   return (run) => {
     if (run.runId !== shown) link.setAttribute('href', `/runs/${(shown = run.runId)}`);
@@ -134,6 +137,12 @@ function goals(cell: HTMLElement): (run: RunRow) => void {
       else link.replaceChildren(...[...link.childNodes].filter((node) => node !== tag && node !== gap));
     }
     title(run.title);
+    const text = isCall ? (run.subject ?? '') : '';
+    subject(text);
+    if ((text !== '') !== (about.parentNode === link)) {
+      if (text) link.append(about);
+      else about.remove();
+    }
   };
 }
 

@@ -33,6 +33,8 @@ export class RunsList {
   version = $state(0);
   /** How many of the lines are runs. */
   runs = $state(0);
+  /** How many runs fit in all; null where the server cannot count them. */
+  total = $state<number | null>(null);
   /** New runs that wait behind "3 new". */
   fresh = $state.raw<RunRow[]>([]);
   loading = $state(false);
@@ -106,11 +108,12 @@ export class RunsList {
     const timer = setTimeout(() => (this.slow = turn === this.#turn && this.loading), 150);
     try {
       // A page may hold fewer rows than asked for, even none, where a filter found little among those looked at.
-      const answer = await hub.call('runs.list', { ...this.#params(), limit, ...(replace || !this.#next ? {} : { before: this.#next }) });
+      const answer = await hub.call('runs.list', { ...this.#params(), limit, ...(replace || !this.#next ? { total: true } : { before: this.#next }) });
       if (turn !== this.#turn) return;
       if (replace) {
         this.#clear();
         this.fresh = [];
+        this.total = answer.total ?? null;
       }
       this.#append(answer.runs);
       this.#next = answer.next ?? null;
@@ -152,12 +155,14 @@ export class RunsList {
       if (this.#filters.status && run.status !== this.#filters.status && !hold) {
         this.items.splice(known, 1);
         this.#known.delete(run.runId);
+        if (this.total !== null) this.total -= 1;
       } else this.items[known] = { run: { ...before.run, ...run } };
       this.#changed();
       return;
     }
     if (!this.#fits(run)) return;
     const waiting = this.fresh.some((row) => row.runId === run.runId);
+    if (!waiting && this.total !== null) this.total += 1;
     if (hold || waiting) this.fresh = [run, ...this.fresh.filter((row) => row.runId !== run.runId)];
     else this.#prepend([run]);
   }
@@ -181,7 +186,7 @@ export class RunsList {
     if (agent && run.agent !== agent) return false;
     if (tool && !run.tools?.includes(tool)) return false;
     if (door && run.door !== door) return false;
-    if (q && !run.title.toLowerCase().includes(q.toLowerCase())) return false;
+    if (q && ![run.title, run.runId, run.subject ?? '', ...(run.tools ?? [])].some((text) => text.toLowerCase().includes(q.toLowerCase()))) return false;
     return !to || run.startedAt <= to;
   }
 }

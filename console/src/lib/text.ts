@@ -57,3 +57,16 @@ export function groups(hex: string): string {
 export function shortId(id: string): string {
   return id.length <= 14 ? id : `${id.slice(0, 8)}…${id.slice(-4)}`;
 }
+
+/** A principal in words: who sits at the machine has no name but a number. */
+export function person(principal: string): string {
+  const user = /^uid:(\d+)$/.exec(principal);
+  return user ? `the person at this machine (user ${user[1]})` : principal;
+}
+
+const DOORS: Record<string, string> = { cli: 'on the command line', gateway: 'through the gateway', http: 'over HTTP', mcp: 'over MCP', bridge: 'through the bridge', console: 'in the console', hooks: 'through hooks', script: 'by a script', internal: 'by Toolyard itself' };
+
+/** The way in, in words: `over MCP`. */
+export function throughDoor(door: string): string {
+  return DOORS[door] ?? `through ${door}`;
+}

@@ -1777,13 +1777,16 @@ export type RunsCancelAnswer = { "runId": RunsCancelAnswerRunId; "cancelled": bo
 /** Since when, and until when. */
 export type RunsDigestParams = { "since": string; "until"?: string | null };
 
+/** What one agent did. */
+export type RunsDigestAnswerDigestAgent = { "agent": string; "title": string; "runs": number; "failed": number; "created": number; "modified": number; "deleted": number; "renamed": number; "changingRuns": number; "lastChange"?: RunsDigestAnswerRunId | null };
+
+export type RunsDigestAnswerRunId = string;
+
 /** A file that was changed. */
 export type RunsDigestAnswerDigestFile = { "kind": RunsDigestAnswerChangeKind; "path": string; "from"?: string | null; "runId": RunsDigestAnswerRunId; "times": number };
 
 /** What happened to a file or folder. */
 export type RunsDigestAnswerChangeKind = "created" | "modified" | "deleted" | "renamed";
-
-export type RunsDigestAnswerRunId = string;
 
 /** A run that failed. */
 export type RunsDigestAnswerDigestFailure = { "runId": RunsDigestAnswerRunId; "title": string; "at"?: string | null; "error"?: RunsDigestAnswerFailure | null };
@@ -1798,7 +1801,7 @@ export type RunsDigestAnswerErrorCode = "VALIDATION_ERROR" | "POLICY_DENIED" | "
 export type RunsDigestAnswerDigestQuestion = { "id": string; "title": string; "tool": string; "askedAt": string; "runId"?: RunsDigestAnswerRunId | null };
 
 /** Summarises what happened since a time: runs, changed files, failures, expired questions. */
-export type RunsDigestAnswer = { "since": string; "until": string; "runs": Record<string, number>; "total": number; "files": Array<RunsDigestAnswerDigestFile>; "filesTotal": number; "failures": Array<RunsDigestAnswerDigestFailure>; "expired": Array<RunsDigestAnswerDigestQuestion>; "truncated": boolean };
+export type RunsDigestAnswer = { "since": string; "until": string; "runs": Record<string, number>; "total": number; "agents": Array<RunsDigestAnswerDigestAgent>; "files": Array<RunsDigestAnswerDigestFile>; "filesTotal": number; "failures": Array<RunsDigestAnswerDigestFailure>; "expired": Array<RunsDigestAnswerDigestQuestion>; "truncated": boolean };
 
 export type RunsEventsParamsRunId = string;
 
@@ -2089,10 +2092,10 @@ export type RunsListParamsRunKind = "plan" | "call";
 export type RunsListParamsRunId = string;
 
 /** Which runs are listed. */
-export type RunsListParams = { "status"?: Array<RunsListParamsRunStatus>; "kind"?: RunsListParamsRunKind | null; "session"?: string | null; "before"?: RunsListParamsRunId | null; "limit"?: number | null; "agent"?: string | null; "tool"?: string | null; "door"?: string | null; "text"?: string | null; "from"?: string | null; "to"?: string | null; "counts"?: boolean };
+export type RunsListParams = { "status"?: Array<RunsListParamsRunStatus>; "kind"?: RunsListParamsRunKind | null; "session"?: string | null; "before"?: RunsListParamsRunId | null; "limit"?: number | null; "agent"?: string | null; "tool"?: string | null; "door"?: string | null; "text"?: string | null; "from"?: string | null; "to"?: string | null; "counts"?: boolean; "total"?: boolean };
 
 /** A run in a list. */
-export type RunsListAnswerRunSummary = { "runId": RunsListAnswerRunId; "kind": RunsListAnswerRunKind; "status": RunsListAnswerRunStatus; "title": string; "startedAt": string; "endedAt"?: string | null; "durationMs"?: number | null; "session"?: string | null; "agent"?: string; "door"?: string; "principal"?: string; "tools"?: Array<string>; "calls"?: number; "failed"?: number; "changed"?: number; "waiting"?: number };
+export type RunsListAnswerRunSummary = { "runId": RunsListAnswerRunId; "kind": RunsListAnswerRunKind; "status": RunsListAnswerRunStatus; "title": string; "startedAt": string; "endedAt"?: string | null; "durationMs"?: number | null; "session"?: string | null; "agent"?: string; "door"?: string; "principal"?: string; "tools"?: Array<string>; "calls"?: number; "failed"?: number; "changed"?: number; "waiting"?: number; "subject"?: string | null };
 
 export type RunsListAnswerRunId = string;
 
@@ -2103,7 +2106,7 @@ export type RunsListAnswerRunKind = "plan" | "call";
 export type RunsListAnswerRunStatus = "pending" | "running" | "paused" | "finished" | "failed" | "cancelled";
 
 /** Lists runs, newest first. */
-export type RunsListAnswer = { "runs": Array<RunsListAnswerRunSummary>; "next"?: RunsListAnswerRunId | null; "searchedTo"?: string | null };
+export type RunsListAnswer = { "runs": Array<RunsListAnswerRunSummary>; "next"?: RunsListAnswerRunId | null; "searchedTo"?: string | null; "total"?: number | null };
 
 export type RunsProveParamsRunId = string;
 

@@ -335,6 +335,9 @@ impl Store for SealedStore {
     fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
         self.inner.runs(filter)
     }
+    fn count_runs(&self, filter: &RunFilter) -> Result<u64, StoreError> {
+        self.inner.count_runs(filter)
+    }
     fn frames(&self, run_id: RunId, from_seq: u64, visit: FrameVisitor<'_>) -> Result<(), StoreError> {
         self.inner.frames(run_id, from_seq, visit)
     }

@@ -13,6 +13,9 @@ use schemars::JsonSchema;
 use std::ops::ControlFlow;
 use toolyard_protocol::{ErrorCode, Failure, RunId, RunStatus};
 
+/// Rows read at a time by a store that counts runs by listing them.
+const RUNS_PER_COUNT: usize = 1000;
+
 /// One record of a run, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
@@ -300,6 +303,22 @@ pub trait Store: Send + Sync + 'static {
 
     /// Rows, newest first; with [`RunFilter::after`], oldest first.
     fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError>;
+
+    /// How many runs fit; `limit` does not count. A store that can count without reading the rows does so.
+    fn count_runs(&self, filter: &RunFilter) -> Result<u64, StoreError> {
+        let mut page = RunFilter { limit: RUNS_PER_COUNT, ..filter.clone() };
+        let mut total = 0;
+        loop {
+            let rows = self.runs(&page)?;
+            total += rows.len() as u64;
+            let last = rows.last().map(|row| row.run_id).filter(|_| rows.len() == RUNS_PER_COUNT);
+            match (last, filter.after) {
+                (None, _) => return Ok(total),
+                (last, Some(_)) => page.after = last,
+                (last, None) => page.before = last,
+            }
+        }
+    }
 
     /// Runs that have frames and no row, at most `limit`. Nothing lists them, so verification asks for them.
     fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunId>, StoreError>;

@@ -15,6 +15,10 @@ use toolyard_engine::store::{
 use toolyard_protocol::{RunId, canonical};
 use uuid::Uuid;
 
+/// The condition of a query for runs; its parameters are states, kind, session, and the ids before and after.
+const RUN_CONDITIONS: &str = "kind IS NOT NULL AND ($1 IS NULL OR status = ANY ($1)) AND ($2 IS NULL OR kind = $2)
+    AND ($3 IS NULL OR session = $3) AND ($4 IS NULL OR run < $4) AND ($5 IS NULL OR run > $5)";
+
 /// Milliseconds, as the functions in `sql/` take them.
 pub(crate) fn ttl_ms() -> i32 {
     i32::try_from(limits::TIME_TO_LIVE.as_millis()).unwrap_or(i32::MAX)
@@ -58,11 +62,8 @@ impl Reads {
         let after = filter.after.as_ref().map(RunId::as_uuid);
         let limit = if filter.limit == 0 { limits::DEFAULT_RUN_LIMIT } else { filter.limit.min(limits::MAX_RUN_LIMIT) };
         let order = if filter.after.is_some() { "ASC" } else { "DESC" };
-        let sql = format!(
-            "SELECT {RUN_COLUMNS} FROM toolyard.runs WHERE kind IS NOT NULL AND ($1 IS NULL OR status = ANY ($1))
-                AND ($2 IS NULL OR kind = $2) AND ($3 IS NULL OR session = $3) AND ($4 IS NULL OR run < $4)
-                AND ($5 IS NULL OR run > $5) ORDER BY run {order} LIMIT $6"
-        );
+        let sql =
+            format!("SELECT {RUN_COLUMNS} FROM toolyard.runs WHERE {RUN_CONDITIONS} ORDER BY run {order} LIMIT $6");
         let params: &[Param<'_>] = &[
             (&statuses, Type::INT2_ARRAY),
             (&kind, Type::INT2),
@@ -72,6 +73,24 @@ impl Reads {
             (&(limit as i64), Type::INT8),
         ];
         self.rows(&sql, params).await?.iter().map(rows::read_run).collect()
+    }
+
+    pub(crate) async fn count_runs(&self, filter: &RunFilter) -> Result<u64, StoreError> {
+        let statuses: Vec<i16> = filter.statuses.iter().map(|status| rows::status_code(*status)).collect();
+        let statuses = (!statuses.is_empty()).then_some(statuses);
+        let kind = filter.kind.map(rows::kind_code);
+        let session = filter.session.as_ref().map(|session| session.as_bytes());
+        let before = filter.before.as_ref().map(RunId::as_uuid);
+        let after = filter.after.as_ref().map(RunId::as_uuid);
+        let sql = format!("SELECT count(*) FROM toolyard.runs WHERE {RUN_CONDITIONS}");
+        let params: &[Param<'_>] = &[
+            (&statuses, Type::INT2_ARRAY),
+            (&kind, Type::INT2),
+            (&session, Type::BYTEA),
+            (&before, Type::UUID),
+            (&after, Type::UUID),
+        ];
+        Ok(self.one::<i64>(&sql, params).await?.unwrap_or_default().cast_unsigned())
     }
 
     pub(crate) async fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunId>, StoreError> {

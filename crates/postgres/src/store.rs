@@ -295,6 +295,11 @@ impl Store for PostgresStore {
         self.read(|reads| async move { reads.runs(&filter).await })
     }
 
+    fn count_runs(&self, filter: &RunFilter) -> Result<u64, StoreError> {
+        let filter = filter.clone();
+        self.read(|reads| async move { reads.count_runs(&filter).await })
+    }
+
     fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunId>, StoreError> {
         self.read(|reads| async move { reads.unlisted_runs(limit).await })
     }

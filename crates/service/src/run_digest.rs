@@ -2,18 +2,19 @@
 
 use crate::{
     Call, Handle, MethodError, Service, Terms, methods,
-    run_pages::{FileChange, changes},
+    run_pages::{ChangeKind, FileChange, changes},
     service::blocking,
 };
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     ops::ControlFlow,
 };
 use toolyard_engine::{
-    Store,
+    Door, Store,
     approvals::Approval,
     record::Record,
     store::{RunFilter, RunRow, StoreError},
@@ -55,6 +56,8 @@ pub struct Digest {
     pub runs: BTreeMap<String, u64>,
     /// How many runs began.
     pub total: u64,
+    /// What each agent did, the one with the newest run first.
+    pub agents: Vec<DigestAgent>,
     /// Files that were changed, those changed last first.
     pub files: Vec<DigestFile>,
     /// How many files were changed.
@@ -65,6 +68,50 @@ pub struct Digest {
     pub expired: Vec<DigestQuestion>,
     /// Whether some results were left out.
     pub truncated: bool,
+}
+
+/// What one agent did.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DigestAgent {
+    /// The agent.
+    pub agent: String,
+    /// The title of its newest run.
+    pub title: String,
+    /// How many runs it began.
+    pub runs: u64,
+    /// How many of them failed.
+    pub failed: u64,
+    /// Files and folders that it created. A file that it changed several times counts once, by its last change.
+    pub created: u64,
+    /// Files whose content it changed.
+    pub modified: u64,
+    /// Files and folders that it deleted.
+    pub deleted: u64,
+    /// Files and folders that it moved.
+    pub renamed: u64,
+    /// How many of its runs changed files.
+    pub changing_runs: u64,
+    /// The newest run that changed files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_change: Option<RunId>,
+}
+
+impl DigestAgent {
+    fn new(agent: String, title: String) -> Self {
+        Self {
+            agent,
+            title,
+            runs: 0,
+            failed: 0,
+            created: 0,
+            modified: 0,
+            deleted: 0,
+            renamed: 0,
+            changing_runs: 0,
+            last_change: None,
+        }
+    }
 }
 
 /// A file that was changed.
@@ -113,78 +160,136 @@ pub struct DigestQuestion {
     pub run_id: Option<RunId>,
 }
 
-/// Adds a run to a digest. Runs come newest first.
-fn add_run(
-    store: &dyn Store,
-    row: &RunRow,
-    digest: &mut Digest,
-    files: &mut HashMap<String, usize>,
-) -> Result<(), StoreError> {
-    let mut error = None;
-    let mut changed: Vec<FileChange> = Vec::new();
-    store.frames(row.run_id, 1, &mut |frame| {
-        let outcome = match Record::decode(frame.kind, &frame.payload) {
-            Ok(Record::Result(result)) => Some(result.outcome),
-            Ok(Record::Refused(refused)) => Some(refused.outcome),
-            Ok(Record::Finished(finished)) => {
-                error = finished.error.or(error.take());
-                None
-            }
-            _ => None,
-        };
-        if let Some(outcome) = outcome {
-            changed.extend(outcome.effects.as_ref().map(changes).unwrap_or_default());
-            error = outcome.error.or(error.take());
-        }
-        ControlFlow::Continue(())
-    })?;
-    for change in changed.into_iter().rev() {
-        match files.get(&change.path) {
-            Some(place) => {
-                if let Some(file) = digest.files.get_mut(*place) {
-                    file.times += 1;
+/// What the record of a run says about it.
+#[derive(Default)]
+struct RunRecord {
+    agent: String,
+    door: String,
+    error: Option<Failure>,
+    changes: Vec<FileChange>,
+}
+
+impl RunRecord {
+    fn read(store: &dyn Store, run_id: RunId) -> Result<Self, StoreError> {
+        let mut read = Self::default();
+        store.frames(run_id, 1, &mut |frame| {
+            let outcome = match Record::decode(frame.kind, &frame.payload) {
+                Ok(Record::RunStarted(started)) => {
+                    let word = |name: &str| started.caller.get(name).and_then(Value::as_str).unwrap_or_default();
+                    (read.agent, read.door) = (word("agent").to_owned(), word("door").to_owned());
+                    None
                 }
+                Ok(Record::Result(result)) => Some(result.outcome),
+                Ok(Record::Refused(refused)) => Some(refused.outcome),
+                Ok(Record::Finished(finished)) => {
+                    read.error = finished.error.or(read.error.take());
+                    None
+                }
+                _ => None,
+            };
+            if let Some(outcome) = outcome {
+                read.changes.extend(outcome.effects.as_ref().map(changes).unwrap_or_default());
+                read.error = outcome.error.or(read.error.take());
             }
-            None => {
-                digest.files_total += 1;
-                if digest.files.len() < MAX_DIGEST_ROWS {
-                    files.insert(change.path.clone(), digest.files.len());
-                    digest.files.push(DigestFile { change, run_id: row.run_id, times: 1 });
-                } else {
-                    files.insert(change.path, usize::MAX);
-                    digest.truncated = true;
+            ControlFlow::Continue(())
+        })?;
+        Ok(read)
+    }
+}
+
+/// A digest that is being made. Runs come newest first.
+struct Making {
+    digest: Digest,
+    /// Where each file is in the digest; files that are left out have no place.
+    files: HashMap<String, Option<usize>>,
+    /// Files of each agent, by the agent's place: a file that an agent changed twice counts once.
+    known: HashSet<(usize, String)>,
+}
+
+impl Making {
+    /// Adds a run. Reads by a paired browser are left out: opening a page of the console is not news.
+    fn add(&mut self, row: &RunRow, run: RunRecord) {
+        let is_failed = row.status == RunStatus::Failed;
+        if run.door == Door::Console.as_str() && run.changes.is_empty() && !is_failed {
+            return;
+        }
+        self.digest.total += 1;
+        *self.digest.runs.entry(row.status.as_str().to_owned()).or_default() += 1;
+        self.add_agent(row, &run, is_failed);
+        for change in run.changes.into_iter().rev() {
+            self.add_file(row.run_id, change);
+        }
+        if is_failed {
+            match self.digest.failures.len() < MAX_DIGEST_ROWS {
+                true => {
+                    let (title, at) = (row.title.clone(), row.ended_at);
+                    self.digest.failures.push(DigestFailure { run_id: row.run_id, title, at, error: run.error });
+                }
+                false => self.digest.truncated = true,
+            }
+        }
+    }
+
+    fn add_agent(&mut self, row: &RunRow, run: &RunRecord, is_failed: bool) {
+        let agents = &mut self.digest.agents;
+        let place = agents.iter().position(|known| known.agent == run.agent).unwrap_or_else(|| {
+            agents.push(DigestAgent::new(run.agent.clone(), row.title.clone()));
+            agents.len() - 1
+        });
+        let Some(agent) = agents.get_mut(place) else { return };
+        agent.runs += 1;
+        agent.failed += u64::from(is_failed);
+        if !run.changes.is_empty() {
+            agent.changing_runs += 1;
+            agent.last_change = agent.last_change.or(Some(row.run_id));
+        }
+        for change in run.changes.iter().rev() {
+            if self.known.insert((place, change.path.clone())) {
+                match change.kind {
+                    ChangeKind::Created => agent.created += 1,
+                    ChangeKind::Modified => agent.modified += 1,
+                    ChangeKind::Deleted => agent.deleted += 1,
+                    ChangeKind::Renamed => agent.renamed += 1,
                 }
             }
         }
     }
-    if row.status == RunStatus::Failed {
-        match digest.failures.len() < MAX_DIGEST_ROWS {
-            true => {
-                let (title, at) = (row.title.clone(), row.ended_at);
-                digest.failures.push(DigestFailure { run_id: row.run_id, title, at, error });
+
+    fn add_file(&mut self, run_id: RunId, change: FileChange) {
+        if let Some(place) = self.files.get(&change.path) {
+            if let Some(file) = place.and_then(|place| self.digest.files.get_mut(place)) {
+                file.times += 1;
             }
-            false => digest.truncated = true,
+            return;
+        }
+        self.digest.files_total += 1;
+        let place = (self.digest.files.len() < MAX_DIGEST_ROWS).then_some(self.digest.files.len());
+        self.files.insert(change.path.clone(), place);
+        match place {
+            Some(_) => self.digest.files.push(DigestFile { change, run_id, times: 1 }),
+            None => self.digest.truncated = true,
         }
     }
-    Ok(())
 }
 
 impl Service {
     fn digest(&self, params: &DigestParams) -> Result<Digest, MethodError> {
         let store = &**self.engine().store();
         store.settle()?;
-        let mut digest = Digest {
+        let digest = Digest {
             since: params.since,
             until: params.until.unwrap_or_else(|| self.engine().clock().now()),
             runs: BTreeMap::new(),
             total: 0,
+            agents: Vec::new(),
             files: Vec::new(),
             files_total: 0,
             failures: Vec::new(),
             expired: self.expired_since(params.since)?,
             truncated: false,
         };
-        let (mut files, mut before) = (HashMap::new(), None);
+        let mut making = Making { digest, files: HashMap::new(), known: HashSet::new() };
+        let (mut looked_at, mut before) = (0, None);
         'pages: loop {
             let rows = store.runs(&RunFilter { before, limit: RUNS_PER_PAGE, ..RunFilter::default() })?;
             let is_last = rows.len() < RUNS_PER_PAGE;
@@ -193,22 +298,21 @@ impl Service {
                 if row.started_at < params.since {
                     break 'pages;
                 }
-                if row.started_at >= digest.until {
+                if row.started_at >= making.digest.until {
                     continue;
                 }
-                if digest.total as usize >= MAX_DIGEST_RUNS {
-                    digest.truncated = true;
+                if looked_at >= MAX_DIGEST_RUNS {
+                    making.digest.truncated = true;
                     break 'pages;
                 }
-                digest.total += 1;
-                *digest.runs.entry(row.status.as_str().to_owned()).or_default() += 1;
-                add_run(store, &row, &mut digest, &mut files)?;
+                looked_at += 1;
+                making.add(&row, RunRecord::read(store, row.run_id)?);
             }
             if is_last {
                 break;
             }
         }
-        Ok(digest)
+        Ok(making.digest)
     }
 
     /// Questions that nobody answered in time.

@@ -4,12 +4,13 @@
 use crate::{
     MethodError, Service,
     hub::lock,
+    run_pages::changes,
     runs::{RunList, RunSummary, RunsListParams},
 };
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::{collections::HashMap, ops::ControlFlow, sync::Mutex};
 use toolyard_engine::{
     Store,
@@ -24,6 +25,13 @@ const MAX_KEPT: usize = 20_000;
 const SHOWN_TOOLS: usize = 5;
 /// Different tools remembered of one run, for filters.
 const MAX_TOOLS: usize = 200;
+/// Arguments that say what a call is about, the most telling first.
+const SUBJECTS: [&str; 12] =
+    ["path", "fromPath", "uri", "query", "url", "command", "title", "name", "goal", "pattern", "text", "content"];
+/// Characters of what a call is about.
+const MAX_SUBJECT: usize = 120;
+/// Changed paths remembered of one run, for filters.
+const MAX_PATHS: usize = 50;
 /// Runs read from the store at a time.
 const PAGE: usize = 500;
 /// Runs that one request with filters looks at; the next page goes on from there.
@@ -51,6 +59,9 @@ pub struct RunCounts {
     pub changed: u64,
     /// How many of its questions are open.
     pub waiting: u64,
+    /// What its first call was about: a path, a query, a title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
 }
 
 /// The facts of one run, up to a record.
@@ -58,6 +69,7 @@ pub struct RunCounts {
 struct RunFacts {
     seq: u64,
     tools: Vec<String>,
+    paths: Vec<String>,
     counts: RunCounts,
 }
 
@@ -75,11 +87,17 @@ impl RunFacts {
                 self.counts.principal = word("principal");
             }
             Record::Call(call) if !call.recovered => {
+                if self.counts.calls == 0 {
+                    self.counts.subject = call.args.as_deref().and_then(subject_of);
+                }
                 self.counts.calls += 1;
                 self.use_tool(call.tool.as_str());
             }
             Record::Result(result) => self.end(&result.outcome),
             Record::Refused(refused) if !refused.never_ran => {
+                if self.counts.calls == 0 {
+                    self.counts.subject = refused.args.as_ref().and_then(Value::as_object).and_then(subject_of);
+                }
                 self.counts.calls += 1;
                 self.use_tool(refused.tool.as_str());
                 self.end(&refused.outcome);
@@ -96,8 +114,29 @@ impl RunFacts {
 
     fn end(&mut self, outcome: &OutcomeRecord) {
         self.counts.failed += u64::from(!matches!(outcome.status, ResultStatus::Ok | ResultStatus::Skipped));
-        self.counts.changed += outcome.effects.as_ref().map_or(0, changes_of);
+        let Some(effects) = &outcome.effects else { return };
+        self.counts.changed += changes_of(effects);
+        let paths = changes(effects).into_iter().map(|change| change.path);
+        self.paths.extend(paths.take(MAX_PATHS.saturating_sub(self.paths.len())));
     }
+
+    /// Whether a tool, a changed path or the subject contains a text in lower case.
+    fn contain(&self, text: &str) -> bool {
+        let mut words = self.tools.iter().chain(&self.paths).chain(&self.counts.subject);
+        words.any(|word| word.to_lowercase().contains(text))
+    }
+}
+
+/// The first argument that says what a call is about, on one line. Secret arguments are not in the record.
+fn subject_of(args: &Map<String, Value>) -> Option<String> {
+    let text =
+        SUBJECTS.iter().find_map(|name| args.get(*name).and_then(Value::as_str).filter(|t| !t.trim().is_empty()))?;
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let line = words.join(" ");
+    Some(match line.char_indices().nth(MAX_SUBJECT) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    })
 }
 
 /// How many files and folders changed.
@@ -147,8 +186,27 @@ impl Service {
         RunSummary { counts: Some(counts), ..RunSummary::from(row) }
     }
 
-    /// One page of the matching runs. May block.
-    pub(crate) fn list_runs(&self, params: &RunsListParams, limit: usize) -> Result<RunList, MethodError> {
+    /// One page of the matching runs and, if it was asked for, how many there are. May block.
+    pub(crate) fn list_and_count(&self, params: &RunsListParams, limit: usize) -> Result<RunList, MethodError> {
+        let list = self.list_runs(params, limit)?;
+        let looks_at_each =
+            params.agent.is_some() || params.door.is_some() || params.tool.is_some() || params.text.is_some();
+        let total = match params.total && !looks_at_each {
+            true => Some(self.engine().store().count_runs(&RunFilter {
+                statuses: params.status.clone(),
+                kind: params.kind,
+                session: params.session.clone(),
+                before: params.to.and_then(first_id_at),
+                after: params.from.and_then(last_id_before),
+                limit: 0,
+            })?),
+            false => None,
+        };
+        Ok(RunList { total, ..list })
+    }
+
+    /// One page of the matching runs.
+    fn list_runs(&self, params: &RunsListParams, limit: usize) -> Result<RunList, MethodError> {
         let store = self.engine().store();
         store.settle()?;
         let needs_record = params.agent.is_some() || params.door.is_some() || params.tool.is_some();
@@ -171,45 +229,60 @@ impl Service {
             for row in rows {
                 let (run_id, started_at) = (row.run_id, row.started_at);
                 if params.from.is_some_and(|from| started_at < from) {
-                    return Ok(RunList { runs, next: None, searched_to });
+                    return Ok(RunList { runs, next: None, searched_to, total: None });
                 }
                 (before, searched_to) = (Some(run_id), Some(started_at));
                 looked_at += 1;
-                if !fits_row(params, text.as_deref(), &row) {
-                    continue;
-                }
-                if needs_record || params.counts {
+                let is_in_time = params.to.is_none_or(|to| started_at < to);
+                let by_row = text.as_deref().is_none_or(|text| fits_row(text, &row));
+                if is_in_time && (needs_record || params.counts || !by_row) {
                     let facts = self.run_facts().read(&**store, run_id)?;
                     read += 1;
-                    if fits_facts(params, &facts) {
+                    let by_text = by_row || text.as_deref().is_some_and(|text| facts.contain(text));
+                    if by_text && fits_facts(params, &facts) {
                         let run = self.with_counts(row, facts);
                         runs.push(if params.counts { run } else { RunSummary { counts: None, ..run } });
                     }
-                } else {
+                } else if is_in_time {
                     runs.push(RunSummary::from(row));
                 }
-                let is_enough = looked_at >= MAX_LOOKED_AT || (needs_record && read >= MAX_READ);
+                let is_enough = looked_at >= MAX_LOOKED_AT || read >= MAX_READ;
                 if runs.len() >= limit || (is_filtered && is_enough) {
-                    return Ok(RunList { runs, next: before, searched_to: searched_to.filter(|_| is_filtered) });
+                    let searched_to = searched_to.filter(|_| is_filtered);
+                    return Ok(RunList { runs, next: before, searched_to, total: None });
                 }
             }
             if is_last {
-                return Ok(RunList { runs, next: None, searched_to: searched_to.filter(|_| is_filtered) });
+                let searched_to = searched_to.filter(|_| is_filtered);
+                return Ok(RunList { runs, next: None, searched_to, total: None });
             }
         }
     }
 }
 
-/// The smallest id that a run which began at this time can have: ids begin with the milliseconds since 1970.
-fn first_id_after(time: Timestamp) -> Option<RunId> {
-    let ms = u128::try_from(time.as_millisecond().checked_add(1)?).ok()?;
-    Some(RunId::from_uuid(uuid::Uuid::from_u128((ms << 80) | (7 << 76))))
+/// The smallest number that the id of a run can be which began at this millisecond: ids begin with the milliseconds since
+/// 1970.
+fn first_number_at(ms: i64) -> Option<u128> {
+    Some((u128::try_from(ms).ok()? << 80) | (7 << 76))
 }
 
-fn fits_row(params: &RunsListParams, text: Option<&str>, row: &RunRow) -> bool {
-    let is_in_time = params.to.is_none_or(|to| row.started_at < to);
-    is_in_time
-        && text.is_none_or(|text| row.title.to_lowercase().contains(text) || row.run_id.to_string().starts_with(text))
+/// The smallest id that a run which began at this time can have.
+fn first_id_at(time: Timestamp) -> Option<RunId> {
+    first_number_at(time.as_millisecond()).map(uuid::Uuid::from_u128).map(RunId::from_uuid)
+}
+
+/// An id that is smaller than that of every run which began at this time or later.
+fn last_id_before(time: Timestamp) -> Option<RunId> {
+    Some(RunId::from_uuid(uuid::Uuid::from_u128(first_number_at(time.as_millisecond())?.checked_sub(1)?)))
+}
+
+/// An id that is larger than that of every run which began before this time.
+fn first_id_after(time: Timestamp) -> Option<RunId> {
+    first_number_at(time.as_millisecond().checked_add(1)?).map(uuid::Uuid::from_u128).map(RunId::from_uuid)
+}
+
+fn fits_row(text: &str, row: &RunRow) -> bool {
+    row.title.to_lowercase().contains(text) || row.run_id.to_string().starts_with(text)
 }
 
 fn fits_facts(params: &RunsListParams, facts: &RunFacts) -> bool {

@@ -78,7 +78,7 @@ pub struct RunsListParams {
     /// Only runs that came by this door: `cli`, `gateway`, `http`, `mcp`, `bridge`, `console` and so on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub door: Option<String>,
-    /// Only runs whose title or id contains this text, regardless of case.
+    /// Only runs whose title, id, tools, changed paths or subject contain this text, regardless of case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// Only runs that began at this time or later.
@@ -90,6 +90,9 @@ pub struct RunsListParams {
     /// Whether each run is listed with who began it and how many calls it made.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub counts: bool,
+    /// Whether the answer says how many runs fit in all.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub total: bool,
 }
 
 /// Runs, the newest first.
@@ -105,6 +108,10 @@ pub struct RunList {
     /// When the last run that was looked at began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub searched_to: Option<Timestamp>,
+    /// How many runs fit in all, where that was asked for. Absent with a filter that needs each run looked at: `agent`,
+    /// `door`, `tool` and `text`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
 }
 
 /// A run in a list.
@@ -269,7 +276,7 @@ impl Handle<RunsList> for Service {
     async fn handle(&self, _: &Call<'_>, params: RunsListParams) -> Result<RunList, MethodError> {
         let limit = params.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
         let service = self.clone();
-        blocking(move || service.list_runs(&params, limit)).await
+        blocking(move || service.list_and_count(&params, limit)).await
     }
 }
 

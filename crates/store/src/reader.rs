@@ -71,6 +71,18 @@ impl Reader {
         })
     }
 
+    /// How many runs fit; the limit does not count.
+    pub(crate) fn count_runs(&self, filter: &RunFilter) -> Result<u64, StoreError> {
+        let (conditions, values) = run_conditions(filter);
+        let sql = format!("SELECT count(*) FROM runs WHERE {conditions}");
+        self.with(|db| {
+            let mut statement = db.prepare_cached(&sql).map_err(reading)?;
+            let number: i64 =
+                statement.query_row(rusqlite::params_from_iter(values), |row| row.get(0)).map_err(reading)?;
+            Ok(number.cast_unsigned())
+        })
+    }
+
     /// Runs that have no row.
     pub(crate) fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunId>, StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -383,7 +395,16 @@ pub(crate) fn read_frame(row: &rusqlite::Row<'_>) -> Result<Frame, StoreError> {
 
 /// Builds the listing's SQL so that the small indexes over open runs and sessions can serve it.
 fn runs_query(filter: &RunFilter) -> (String, Vec<Value>) {
-    let mut sql = format!("SELECT {} FROM runs WHERE kind IS NOT NULL", rows::RUN_COLUMNS);
+    let (conditions, values) = run_conditions(filter);
+    let limit = if filter.limit == 0 { limits::DEFAULT_RUN_LIMIT } else { filter.limit.min(limits::MAX_RUN_LIMIT) };
+    let order = if filter.after.is_some() { "ASC" } else { "DESC" };
+    let columns = rows::RUN_COLUMNS;
+    (format!("SELECT {columns} FROM runs WHERE {conditions} ORDER BY run_id {order} LIMIT {limit}"), values)
+}
+
+/// The condition of a query for runs, and its values.
+fn run_conditions(filter: &RunFilter) -> (String, Vec<Value>) {
+    let mut sql = "kind IS NOT NULL".to_owned();
     let mut values = Vec::new();
     let mut add = |sql: &mut String, condition: &str, value: Value| {
         values.push(value);
@@ -409,8 +430,5 @@ fn runs_query(filter: &RunFilter) -> (String, Vec<Value>) {
     if let Some(after) = filter.after {
         add(&mut sql, "run_id >", Value::Blob(rows::run_bytes(after).to_vec()));
     }
-    let limit = if filter.limit == 0 { limits::DEFAULT_RUN_LIMIT } else { filter.limit.min(limits::MAX_RUN_LIMIT) };
-    let order = if filter.after.is_some() { "ASC" } else { "DESC" };
-    sql.push_str(&format!(" ORDER BY run_id {order} LIMIT {limit}"));
     (sql, values)
 }

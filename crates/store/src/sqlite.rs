@@ -296,6 +296,11 @@ impl Store for SqliteStore {
         self.reader.runs(filter)
     }
 
+    fn count_runs(&self, filter: &RunFilter) -> Result<u64, StoreError> {
+        self.catch_up()?;
+        self.reader.count_runs(filter)
+    }
+
     fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunId>, StoreError> {
         self.reader.unlisted_runs(limit)
     }

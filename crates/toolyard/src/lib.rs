@@ -30,6 +30,7 @@ pub mod run_files;
 mod server_file;
 pub mod stdio;
 mod stores;
+pub mod terminal;
 pub mod tool_methods;
 mod typescript;
 pub mod upkeep;

@@ -160,6 +160,11 @@ impl Paint {
     pub fn stderr() -> Self {
         Self(colours_on_stderr())
     }
+    /// Without colours.
+    #[cfg(test)]
+    pub(crate) fn never() -> Self {
+        Self(false)
+    }
     fn code(self, code: &str, text: &str) -> String {
         if self.0 { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
@@ -197,6 +202,32 @@ fn colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()) && std::env::var("TERM").map_or(true, |t| t != "dumb")
 }
 
+/// Prints the content of a whole screen, without a line break at its end.
+pub fn screen(text: &str) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    report(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+}
+
+/// Characters that reorder a line: with them a text could be read as something else than it is.
+fn reorders(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Text of an agent, of one or more lines, as a person must see it before answering: nothing in it commands the terminal
+/// or reorders a line. Such characters are shown by their numbers.
+pub fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => shown.push(c),
+            c if c.is_control() || reorders(c) => shown.push_str(&format!("<U+{:04X}>", u32::from(c))),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
 /// Text from notes and files that is safe to print on one line of a terminal: control characters are replaced by
 /// spaces.
 pub fn plain(text: &str) -> String {
@@ -226,7 +257,14 @@ pub fn table(rows: &[Vec<String>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::plain;
+    use super::{plain, visible};
+
+    #[test]
+    fn what_an_agent_asks_neither_commands_the_terminal_nor_reorders_a_line() {
+        let text = "+rm \u{1b}[2K\u{1b}[1A notes\r\n+\u{202e}dm.xt\u{2066}\u{9b}m\tend";
+        let shown = visible(text);
+        assert_eq!(shown, "+rm <U+001B>[2K<U+001B>[1A notes<U+000D>\n+<U+202E>dm.xt<U+2066><U+009B>m\tend");
+    }
 
     #[test]
     fn what_a_note_says_does_not_command_the_terminal() {

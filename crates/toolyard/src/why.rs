@@ -7,7 +7,7 @@ use serde::{
     de::{DeserializeOwned, IgnoredAny},
 };
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 use toolyard_engine::{CallRequest, Caller};
 use toolyard_knowledge::{
     envelope::Envelope,
@@ -161,15 +161,30 @@ impl Why {
     }
 }
 
-/// "Ranked 2nd: words projects, meaning 0.31".
+/// "Ranked 2nd: the word “projects” in common, meaning 0.31." Words are left out where nothing is known about them.
 fn sentence_of(hit: &RankedHit) -> String {
-    let words = match hit.matched.is_empty() {
-        true => "no word in common".to_owned(),
-        false => format!("words {}", hit.matched.join(", ")),
+    let quoted: Vec<String> = hit.matched.iter().map(|word| format!("“{word}”")).collect();
+    let words = match quoted.as_slice() {
+        [] if hit.parts.is_empty() => format!("score {:.2}", hit.score),
+        [] => "no word in common".to_owned(),
+        [word] => format!("the word {word} in common"),
+        words => format!("the words {} in common", words.join(", ")),
     };
     let meaning = hit.parts.iter().find(|part| part.name == "meaning").and_then(|part| part.raw);
     let meaning = meaning.map(|raw| format!(", meaning {raw:.2}")).unwrap_or_default();
-    format!("Ranked {} of those found: {words}{meaning}.", hit.rank)
+    format!("Ranked {}: {words}{meaning}.", ordinal(hit.rank))
+}
+
+/// `1st`, `2nd`, `3rd`, `11th`.
+fn ordinal(number: usize) -> String {
+    let ending = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
 }
 
 impl WhyMethods {
@@ -216,7 +231,10 @@ impl WhyMethods {
         let found: Envelope<search::Data> = self.ask(caller, "obsidian_rag_search", args).await?;
         let is_fresh = found.error.is_none();
         why.step("fresh", is_fresh, found.error.as_ref().map_or("the index is current", |e| e.message.as_str()));
-        let results = found.data.map(|data| data.results).unwrap_or_default();
+        // The search ranks passages, and a note has several: its best passage stands for it.
+        let mut notes = HashSet::new();
+        let mut results = found.data.map(|data| data.results).unwrap_or_default();
+        results.retain(|item| notes.insert(item.source_file.clone()));
         let hits = results.into_iter().enumerate().map(|(place, item)| RankedHit {
             rank: place + 1,
             expected: item.source_file == expected,
@@ -383,5 +401,39 @@ impl Handle<RecallWhy> for WhyMethods {
             Corpus::Memory => self.memory(caller, &params).await?,
             Corpus::Tools => self.tools(caller, &params).await?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hit(rank: usize, matched: &[&str], meaning: Option<f64>) -> RankedHit {
+        let part = |raw: f64| ScorePart { name: "meaning".to_owned(), value: raw / 2.0, raw: Some(raw) };
+        RankedHit {
+            rank,
+            id: "Garden.md".to_owned(),
+            score: 0.5,
+            parts: meaning.map(part).into_iter().collect(),
+            matched: matched.iter().map(|word| (*word).to_owned()).collect(),
+            expected: true,
+        }
+    }
+
+    #[test]
+    fn the_sentence_says_the_rank_and_what_it_comes_from() {
+        assert_eq!(
+            sentence_of(&hit(1, &["garden"], Some(0.66))),
+            "Ranked 1st: the word “garden” in common, meaning 0.66."
+        );
+        assert_eq!(sentence_of(&hit(37, &[], Some(0.31))), "Ranked 37th: no word in common, meaning 0.31.");
+        assert_eq!(sentence_of(&hit(3, &["a", "b"], None)), "Ranked 3rd: the words “a”, “b” in common.");
+        assert_eq!(sentence_of(&hit(2, &[], None)), "Ranked 2nd: score 0.50.");
+    }
+
+    #[test]
+    fn ordinals_have_their_endings() {
+        let endings = [1, 2, 3, 4, 11, 12, 13, 21, 22, 103, 111].map(ordinal);
+        assert_eq!(endings, ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd", "103rd", "111th"]);
     }
 }

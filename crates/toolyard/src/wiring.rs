@@ -346,6 +346,7 @@ impl Yard {
         };
         let library = async { notes.library().await.map(|library| library.totals.indexed).ok() };
         match tokio::time::timeout(NOTES_WAIT, library).await.ok().flatten() {
+            Some(1) => Some("1 note is indexed".to_owned()),
             Some(files) => Some(format!("{files} notes are indexed")),
             None if tokio::time::timeout(NOTES_WAIT, is_indexing).await.is_ok() => {
                 Some("being indexed in the background; `toolyard vault status` shows how far it is".to_owned())

@@ -209,13 +209,26 @@ pub fn read(account: &Account, place: &StorePath) -> Result<String> {
         Some(found) if found.size > MAX_READ_BYTES => {
             Err(ApiError::new(Code::ResourceExhausted, format!("{uri} is longer than {MAX_READ_BYTES} bytes")))
         }
-        Some(_) => match disk::read_text(&path) {
-            Ok(text) => Ok(Library::readable(place, &text).to_owned()),
-            // The file was removed between the lookup and the read.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(ApiError::no_file(&uri)),
-            Err(error) => Err(error.into()),
-        },
+        Some(_) => Ok(Library::readable(place, &whole(account, place)?).to_owned()),
     }
+}
+
+/// A file as it is stored, with the metadata of a memory.
+fn whole(account: &Account, place: &Place) -> Result<String> {
+    match disk::read_text(&account.path(place)) {
+        Ok(text) => Ok(text),
+        // The file was removed between the lookup and the read.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(ApiError::no_file(&place.to_string())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The text of a memory, and where it comes from. The checks are those of [`read`].
+pub(crate) fn read_memory(account: &Account, place: &Place) -> Result<(String, Fields)> {
+    let text = read(account, place)?;
+    let is_file = disk::look(&account.path(place))?.is_some();
+    let fields = if is_file { Fields::split(&whole(account, place)?).1 } else { Fields::default() };
+    Ok((text, fields))
 }
 
 fn not_a_file(uri: &str) -> ApiError {

@@ -145,6 +145,22 @@ async fn the_profile_is_read_as_one_file() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_memory_is_read_with_its_origin() {
+    let store = Store::new();
+    store.post("/api/v1/sessions/s/messages", message("user", "I prefer green tea in the morning.")).await;
+    store.post("/api/v1/sessions/s/commit?wait=true", json!({})).await;
+    let rows = store.get("/api/v1/fs/ls?uri=viking://~/memories/preferences").await.1;
+    let uri = rows["result"][0]["uri"].as_str().unwrap();
+    let (status, read) = store.get(&format!("/api/v1/content/memory?uri={uri}")).await;
+    let memory = &read["result"];
+    assert_eq!((status, &memory["role"], &memory["category"]), (200, &json!("user"), &json!("preferences")), "{read}");
+    assert!(memory["text"].as_str().unwrap().contains("green tea"), "{read}");
+    assert!(memory["source"].as_str().unwrap().contains("/sessions/s/"), "{read}");
+    assert!(memory["created_at"].as_str().unwrap().starts_with("20"), "{read}");
+    assert_eq!(store.get("/api/v1/content/memory?uri=viking://~/memories/preferences/none.md").await.0, 404);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upload_keeps_the_name_it_was_sent_with() {
     let store = Store::new();
     let id = store.upload("limits.md", "# Limits\n\nForty.\n").await;

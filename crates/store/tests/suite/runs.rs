@@ -102,6 +102,14 @@ pub async fn runs_are_listed_newest_first<H: Home>() {
         .collect();
     assert!(!expected.is_empty());
     assert_eq!(list(all), expected);
+    let count = |filter: RunFilter| store.count_runs(&filter).unwrap();
+    assert_eq!(count(RunFilter::default()), 130, "a limit does not count");
+    assert_eq!(count(RunFilter { limit: 7, ..Default::default() }), 130);
+    assert_eq!(count(RunFilter { statuses: vec![RunStatus::Running], ..Default::default() }), 13);
+    let both = RunFilter { kind: Some(RunKind::Plan), session: session.clone(), ..Default::default() };
+    assert_eq!(count(both.clone()), list(RunFilter { limit: 200, ..both }).len() as u64);
+    let (newest, oldest) = (Some(rows[9].run_id), Some(rows[20].run_id));
+    assert_eq!(count(RunFilter { before: newest, after: oldest, ..Default::default() }), 10, "between two runs");
     rows.reverse();
     let nil = toolyard_protocol::RunId::from_uuid(uuid::Uuid::nil());
     let oldest = |after, limit| list(RunFilter { after: Some(after), limit, ..Default::default() });

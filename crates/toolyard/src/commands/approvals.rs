@@ -6,9 +6,11 @@ use crate::{
     cli::{AllowArgs, ApprovalsCommand, Global, GrantScopeArg, GrantsCommand},
     config,
     output::{self, Paint},
+    terminal,
     upkeep::parse_age,
     wiring::Needs,
 };
+use jiff::Timestamp;
 use serde::Serialize;
 use std::process::ExitCode;
 use toolyard_client::local::LocalClient;
@@ -143,19 +145,28 @@ fn tell(global: &Global, event: &'static str, approval: &Question) {
         output::json(&WatchEvent { event, approval });
     } else if event == "asked" {
         show(approval);
-        output::data(&format!("  toolyard approvals allow {0}    or    toolyard approvals deny {0}", approval.id));
+        output::data(&format!("  toolyard approvals allow {0}\n  toolyard approvals deny {0}\n", approval.id));
     } else {
-        output::data(&line(approval).join("  "));
+        let state = answer_of(approval).unwrap_or_else(|| "ended without an answer".to_owned());
+        let what = output::visible(&format!("{} {}", approval.agent, approval.tool));
+        output::data(&format!("{state}: {what}  {}\n", approval.id));
     }
 }
 
+/// Who answered what: `allow-once by main, by cli`.
+fn answer_of(question: &Question) -> Option<String> {
+    let given = question.answer.as_ref()?;
+    let by = given.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
+    let door = given.door.as_deref().map(|door| format!(" ({door})")).unwrap_or_default();
+    let why = given.note.as_deref().map(|note| format!(", “{}”", output::visible(note))).unwrap_or_default();
+    Some(format!("{}{by}{door}{why}", given.decision))
+}
+
 fn line(question: &Question) -> Vec<String> {
-    let state = match &question.answer {
-        Some(given) => format!("{} by {}", given.decision, given.by.as_deref().unwrap_or("nobody")),
-        None => format!("until {}", question.expires_at),
-    };
-    let what = question.paths.first().cloned().unwrap_or_else(|| question.description.clone());
-    vec![question.id.clone(), question.tool.clone(), question.agent.clone(), state, what]
+    let state = answer_of(question).unwrap_or_else(|| terminal::left(question.expires_at, Timestamp::now()));
+    let what = question.paths.first().unwrap_or(&question.description);
+    let shown = |text: &str| output::visible(text);
+    vec![question.id.clone(), shown(&question.tool), shown(&question.agent), state, shown(what)]
 }
 
 fn list(questions: &[Question]) {
@@ -166,35 +177,49 @@ fn list(questions: &[Question]) {
     output::data(&output::table(&questions.iter().map(line).collect::<Vec<_>>()));
 }
 
+/// Prints a question. Everything an agent could have written goes through [`output::visible`]: a diff that clears the
+/// screen must not hide what is asked.
 fn show(question: &Question) {
-    let paint = Paint::stdout();
-    output::data(&format!("{} {}", paint.bold(&question.title), question.description));
-    let row = |name: &str, value: &str| vec![name.to_owned(), value.to_owned()];
+    let (paint, now) = (Paint::stdout(), Timestamp::now());
+    let said = |text: &str| output::visible(text);
+    output::data(&paint.bold(&said(&question.title)));
+    if question.description != question.title {
+        output::data(&said(&question.description));
+    }
+    let row = |name: &str, value: &str| vec![format!("  {name}"), value.to_owned()];
     let mut rows = vec![
         row("id", &question.id),
-        row("tool", &question.tool),
-        row("agent", &question.agent),
+        row("tool", &said(&question.tool)),
+        row("agent", &said(&question.agent)),
         row("rule", &question.rule),
-        row("asked", &question.asked_at.to_string()),
-        row("until", &question.expires_at.to_string()),
-        row("shown", &question.shown),
+        row("asked", &terminal::time(question.asked_at, now)),
     ];
+    match answer_of(question) {
+        Some(answer) => rows.push(row("answer", &answer)),
+        None => rows.push(row("time", &terminal::left(question.expires_at, now))),
+    }
+    rows.push(row("shown", &question.shown));
     rows.extend(question.run_id.map(|run| row("run", &run.to_string())));
-    if let Some(given) = &question.answer {
-        let by = given.by.as_deref().unwrap_or("nobody");
-        let door = given.door.as_deref().map(|door| format!(", by {door}")).unwrap_or_default();
-        rows.push(row("answer", &format!("{} by {by}{door}", given.decision)));
-    }
     output::data(&output::table(&rows));
-    output::pretty(&question.args);
     if let Some(problem) = &question.problem {
-        output::data(&format!("the dry run failed: {problem}"));
+        output::data(&format!("the dry run failed: {}", said(problem)));
     }
+    output::data(&said(&serde_json::to_string_pretty(&question.args).unwrap_or_default()));
     if let Some(diff) = &question.diff {
-        output::data(diff.trim_end());
+        diff.trim_end().lines().for_each(|line| output::data(&diff_line(&said(line), paint)));
     }
     if question.args_cut || question.diff_cut {
-        output::data("(shortened)");
+        output::data("(shortened; the console shows it in full: toolyard console)");
+    }
+}
+
+/// A line of a diff in its colour.
+fn diff_line(line: &str, paint: Paint) -> String {
+    match line.as_bytes() {
+        [b'+', ..] => paint.green(line),
+        [b'-', ..] => paint.red(line),
+        [b'@', ..] => paint.dim(line),
+        _ => line.to_owned(),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::{
     output::{self, Paint},
     plugins::PluginsList,
     stores,
+    terminal::counted,
     upstreams::McpServers,
     wiring::Needs,
 };
@@ -253,7 +254,7 @@ async fn store_findings(global: &Global, has_notes: bool) -> Vec<(&'static str, 
         Ok(answer) => {
             let paused = answer.runs.iter().filter(|run| run.status == RunStatus::Paused).count();
             let open = answer.runs.len();
-            findings.push(("store", Ok(format!("{open} runs not ended, {paused} waiting for a person"))));
+            findings.push(("store", Ok(format!("{} not ended, {paused} waiting for a person", counted(open, "run")))));
         }
         Err(failure) => findings.push(("store", Err(failure.message))),
     }
@@ -400,7 +401,11 @@ fn notes(result: &ToolResult) -> Vec<(&'static str, Result<String, String>)> {
     let (data, error) = (envelope.data.unwrap_or_default(), envelope.error.unwrap_or_default());
     let problem = format!("{} {}", error.message, error.suggestion);
     let index = match (envelope.status.as_str(), error.code.as_str()) {
-        ("healthy", _) => Ok(format!("{} notes in {} chunks can be searched", data.total_docs, data.total_chunks)),
+        ("healthy", _) => Ok(format!(
+            "{} in {} can be searched",
+            counted(data.total_docs, "note"),
+            counted(data.total_chunks, "chunk")
+        )),
         // An index is optional.
         (_, "INDEX_NOT_FOUND") | ("degraded", _) => Ok(problem),
         _ => Err(problem),

@@ -7,6 +7,7 @@ use crate::{
     cli::Global,
     config::{self, Resolved},
     output,
+    terminal::counted,
     upstreams::{McpStart, McpStop, ServerParams},
 };
 use serde::Serialize;
@@ -127,7 +128,7 @@ async fn done(global: &Global, resolved: &Resolved, server: &str, tools: usize) 
     if global.json {
         output::json(&Authorised { server, authorised: true, tools });
     } else {
-        output::data(&format!("{server} can be used: {tools} tools"));
+        output::data(&format!("{server} can be used: {}", counted(tools, "tool")));
     }
     Ok(ExitCode::SUCCESS)
 }

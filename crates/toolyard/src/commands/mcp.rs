@@ -6,6 +6,7 @@ use crate::{
     cli::{Global, McpArgs, McpCommand},
     config, home, mcp,
     output::{self, Paint},
+    terminal::counted,
     upstreams::{McpForget, McpLog, McpRemove, McpServers, McpStart, McpStop, McpTest, ServerParams},
     wiring::{Needs, Yard},
 };
@@ -166,8 +167,11 @@ fn show(server: &ServerStatus) {
     };
     let state = if server.running { "running" } else { "not running" };
     output::data(&format!(
-        "{:<20} {status}, {state}, {} tools, {} prompts, {} resources",
-        server.name, server.tools, server.prompts, server.resources
+        "{:<20} {status}, {state}, {}, {}, {}",
+        server.name,
+        counted(server.tools, "tool"),
+        counted(server.prompts, "prompt"),
+        counted(server.resources, "resource"),
     ));
     if let Some(error) = &server.error {
         output::data(&format!("  error: {error}"));

@@ -39,6 +39,7 @@ mod upkeep;
 mod vault;
 mod verify;
 mod watch;
+mod watch_lines;
 mod why;
 
 use crate::{

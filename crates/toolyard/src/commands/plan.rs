@@ -6,6 +6,7 @@ use crate::{
     cli::{Approval, Global, PlanCommand, PlanFile},
     output::{self, Paint},
     progress::PlanProgress,
+    terminal::counted,
     wiring::Needs,
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -66,9 +67,9 @@ async fn check(global: &Global, file: &str) -> Outcome {
             }
         }
         output::data(&format!(
-            "{}: {} steps, risk {}, {}",
+            "{}: {}, risk {}, {}",
             if report.ok { paint.green("ok") } else { paint.red("cannot be run") },
-            report.summary.estimated_steps,
+            counted(report.summary.estimated_steps, "step"),
             output::word(&report.summary.risk_level),
             report.summary.tools_used.join(", "),
         ));

@@ -9,6 +9,7 @@ use crate::{
         BuiltIn, EnableParams, InstallParams, Installed, PluginList, PluginParams, PluginsDisable, PluginsDoctor,
         PluginsEnable, PluginsInfo, PluginsInstall, PluginsList, PluginsRemove, PluginsUpdate, RemoveParams,
     },
+    terminal::counted,
     wiring::Needs,
 };
 use serde::Serialize;
@@ -120,7 +121,8 @@ fn line(plugin: &PluginInfo) {
         (true, Health::Healthy) => paint.green("healthy"),
         (true, other) => paint.red(other.as_str()),
     };
-    output::data(&format!("{:<24} {:<12} {state}, {} tools", plugin.id, plugin.version, plugin.tools));
+    let tools = counted(plugin.tools, "tool");
+    output::data(&format!("{:<24} {:<12} {state}, {tools}", plugin.id, plugin.version));
     for problem in &plugin.problems {
         output::data(&format!("  {problem}"));
     }

@@ -7,6 +7,7 @@ use crate::{
     output::{self, Paint},
     progress::PlanProgress,
     run_files,
+    terminal::counted,
     wiring::Needs,
 };
 use serde::Serialize;
@@ -45,13 +46,30 @@ async fn answer(global: &Global, backend: &mut Backend, command: RunsCommand) ->
             let kind = kind.map(|word| input::word("--kind", &word)).transpose()?;
             let RunFilterArgs { agent, tool, door, text, from, to, counts } = filter;
             let (limit, session) = (Some(limit), None);
-            let params =
-                RunsListParams { status, kind, session, before, limit, agent, tool, door, text, from, to, counts };
+            let total = true;
+            let params = RunsListParams {
+                status,
+                kind,
+                session,
+                before,
+                limit,
+                agent,
+                tool,
+                door,
+                text,
+                from,
+                to,
+                counts,
+                total,
+            };
             let answer = backend.call::<RunsList>(&params, None).await?;
             if global.json {
                 output::json(&answer)
             } else {
-                list(&answer)
+                list(&answer);
+                if let Some(total) = answer.total.filter(|total| *total > answer.runs.len() as u64 && !global.quiet) {
+                    output::note(&format!("{} of {}", answer.runs.len(), counted(total, "run")));
+                }
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -134,10 +152,13 @@ fn list(answer: &RunList) {
         let (run_id, started) = (run.run_id.to_string(), run.started_at.to_string());
         let mut row = vec![run_id, run.status.as_str().to_owned(), output::word(&run.kind), started];
         if let Some(counts) = &run.counts {
-            let calls = format!("{} calls, {} failed, {} changed", counts.calls, counts.failed, counts.changed);
-            row.extend([counts.agent.clone(), counts.door.clone(), calls]);
+            let calls = counted(counts.calls, "call");
+            let calls = format!("{calls}, {} failed, {} changed", counts.failed, counts.changed);
+            row.extend([output::plain(&counts.agent), counts.door.clone(), calls]);
         }
-        row.push(run.title.clone());
+        let subject = run.counts.as_ref().filter(|counts| counts.calls <= 1).and_then(|counts| counts.subject.as_ref());
+        let subject = subject.map(|subject| format!(" {subject}")).unwrap_or_default();
+        row.push(output::plain(&format!("{}{subject}", run.title)));
         row
     };
     output::data(&output::table(&answer.runs.iter().map(row).collect::<Vec<_>>()));
@@ -150,6 +171,7 @@ fn show(answer: &RunDetail) {
     let paint = Paint::stdout();
     let run = &answer.run;
     let title = run.plan.as_ref().map_or("direct call", |plan| plan.goal.as_str());
+    let title = output::plain(title);
     output::data(&format!("{} {} {title}", paint.bold(&run.run_id.to_string()), paint.status(run.status.as_str())));
     output::data(&format!("started {}  head {} {}", run.started_at, run.head.seq, run.head.hash));
     answer.approvals.iter().for_each(|given| output::data(&approval_line(given)));
@@ -160,7 +182,7 @@ fn show(answer: &RunDetail) {
             result.step_id.to_string(),
             result.tool.to_string(),
             format!("{} ms", result.duration_ms),
-            message.cloned().unwrap_or_default(),
+            message.map(|message| output::plain(message)).unwrap_or_default(),
         ]
     };
     output::data(&output::table(&answer.results.iter().map(row).collect::<Vec<_>>()));

@@ -6,6 +6,7 @@ use crate::{
     cli::Global,
     config::{self, Resolved},
     notes, output,
+    terminal::counted,
 };
 use serde::Serialize;
 use std::process::ExitCode;
@@ -158,13 +159,13 @@ impl Index {
 
     fn words(&self) -> String {
         let counts = match (self.notes, self.chunks) {
-            (Some(notes), Some(chunks)) => format!("{notes} notes, {chunks} chunks"),
+            (Some(notes), Some(chunks)) => format!("{}, {}", counted(notes, "note"), counted(chunks, "chunk")),
             _ => "there".to_owned(),
         };
         match (self.state, self.progress) {
             (IndexState::Off, _) => "off: knowledge.enabled is false".to_owned(),
             (IndexState::Missing, _) => "none yet".to_owned(),
-            (IndexState::Indexing, Some((done, all))) => format!("being made: {done} of {all} notes"),
+            (IndexState::Indexing, Some((done, all))) => format!("being made: {done} of {}", counted(all, "note")),
             (IndexState::Indexing, None) => "being made".to_owned(),
             (IndexState::Built, _) => match &self.health {
                 Some(health) => format!("{counts}, {}", health.as_str()),

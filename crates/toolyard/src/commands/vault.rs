@@ -8,6 +8,7 @@ use crate::{
     config,
     output::{self, Paint, plain},
     progress::IndexProgress,
+    terminal::counted,
     wiring::Needs,
 };
 use serde::Serialize;
@@ -210,8 +211,11 @@ async fn index(global: &Global, backend: &mut Backend, args: &IndexArgs) -> Outc
 fn show_job(data: &index::Data) {
     let seconds = data.duration_ms as f64 / 1e3;
     output::note(&format!(
-        "{}: {} notes indexed, {} removed, {} chunks in all, {seconds:.1} s",
-        data.state, data.indexed_files, data.removed_files, data.total_chunks,
+        "{}: {} indexed, {} removed, {} in all, {seconds:.1} s",
+        data.state,
+        counted(data.indexed_files, "note"),
+        data.removed_files,
+        counted(data.total_chunks, "chunk"),
     ));
     for error in data.errors.iter().take(SHOWN_ERRORS) {
         output::note(&format!("  {}: {}", plain(&error.file), plain(&error.message)));
@@ -367,7 +371,7 @@ fn show_status(global: &Global, data: &status::Data) {
     rows.push(row("embedder", format!("{} {}", data.embedder.status, data.embedder.id).trim_end().to_owned()));
     rows.push(row("Ollama", data.ollama_status.clone()));
     if let Some(job) = &data.active_job {
-        rows.push(row("indexing", format!("{} of {} notes", job.done_files, job.total_files)));
+        rows.push(row("indexing", format!("{} of {}", job.done_files, counted(job.total_files, "note"))));
     }
     output::data(&output::table(&rows));
     let Some(list) = &data.file_list else { return };

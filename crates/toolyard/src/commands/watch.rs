@@ -2,22 +2,27 @@
 //! overview that is refreshed. Runs are read again when an event says that one has changed; only log lines are
 //! polled.
 
-use super::Outcome;
+use super::{
+    Outcome,
+    watch_lines::{Shape, overview, run_line},
+};
 use crate::{
     backend::Backend,
     cli::{Global, LogsArgs},
     output::{self, Paint},
+    terminal::{self, counted},
     wiring::Needs,
 };
 use std::{collections::HashMap, process::ExitCode, sync::Arc, time::Duration};
-use tokio::{sync::Notify as Signal, task::JoinHandle};
+use tokio::{signal::unix::SignalKind, sync::Notify as Signal, task::JoinHandle};
 use toolyard_protocol::{ErrorCode, Failure, RunId};
 use toolyard_service::{
     EventSink, LogsTail, TailParams,
+    approvals::people::{ApprovalsList, ListParams},
     follow::{FollowParams, MAX_WAIT, RunsFollow},
     local::{YardStatus, YardStatusParams},
     params::Count,
-    run_digest::{DigestParams, RunsDigest},
+    run_digest::{DigestAgent, DigestParams, RunsDigest},
     run_pages::{CallRow, CallsParams, RunsCalls},
     runs::{RunSummary, RunsList, RunsListParams},
 };
@@ -48,7 +53,7 @@ pub(super) async fn calls(global: &Global, backend: &mut Backend, params: &Calls
     };
     output::data(&output::table(&page.calls.iter().map(row).collect::<Vec<_>>()));
     if !global.quiet {
-        output::note(&format!("{} calls, {} failed", page.total, page.failed));
+        output::note(&format!("{}, {} failed", counted(page.total, "call"), page.failed));
         if let Some(next) = page.next {
             output::note(&format!("there are more: --after {next}"));
         }
@@ -64,15 +69,26 @@ pub(super) async fn digest(global: &Global, backend: &mut Backend, params: &Dige
         return Ok(ExitCode::SUCCESS);
     }
     let states: Vec<String> = digest.runs.iter().map(|(state, count)| format!("{count} {state}")).collect();
-    output::data(&format!("{} runs: {}", digest.total, states.join(", ")));
+    let states = if states.is_empty() { String::new() } else { format!(": {}", states.join(", ")) };
+    output::data(&format!("{}{states}", counted(digest.total, "run")));
+    let agent = |agent: &DigestAgent| {
+        let files = [
+            (agent.created, "created"),
+            (agent.modified, "changed"),
+            (agent.renamed, "renamed"),
+            (agent.deleted, "deleted"),
+        ];
+        let files: Vec<String> =
+            files.iter().filter(|(number, _)| *number > 0).map(|(number, word)| format!("{number} {word}")).collect();
+        let files = if files.is_empty() { "no file changed".to_owned() } else { files.join(", ") };
+        let (runs, failed) = (counted(agent.runs, "run"), format!("{} failed", agent.failed));
+        vec!["  agent".to_owned(), output::plain(&agent.agent), runs, failed, files]
+    };
+    output::data(&output::table(&digest.agents.iter().map(agent).collect::<Vec<_>>()));
     for file in &digest.files {
         let path = output::plain(&file.change.path);
-        output::data(&format!(
-            "  {:<9} {path}  ({} times, run {})",
-            output::word(&file.change.kind),
-            file.times,
-            file.run_id
-        ));
+        let times = if file.times == 1 { String::new() } else { format!("{} times, ", file.times) };
+        output::data(&format!("  {:<9} {path}  ({times}run {})", output::word(&file.change.kind), file.run_id));
     }
     for failed in &digest.failures {
         let why = failed.error.as_ref().map_or("", |error| error.message.as_str());
@@ -114,7 +130,11 @@ pub(super) async fn runs(global: &Global, backend: &mut Backend) -> Outcome {
             let is_news = seen.insert(run.run_id, state) != Some(state);
             // A run that had ended before the watch began is not printed.
             if is_news && !(is_first && run.status.is_final()) {
-                if global.json { output::json(&run) } else { output::data(&line(&run, Paint::stdout())) }
+                if global.json {
+                    output::json(&run);
+                } else {
+                    output::data(&run_line(&run, Shape::Watch, terminal::size(), Paint::stdout()));
+                }
             }
         }
         is_first = false;
@@ -164,20 +184,6 @@ impl Feed {
     }
 }
 
-fn line(run: &RunSummary, paint: Paint) -> String {
-    let counts = run.counts.clone().unwrap_or_default();
-    let waiting = if counts.waiting > 0 { "  waits for an answer" } else { "" };
-    format!(
-        "{}  {:<10} {:>6} calls {:>4} failed  {:<8} {}{waiting}",
-        run.run_id,
-        paint.status(run.status.as_str()),
-        counts.calls,
-        counts.failed,
-        counts.door,
-        output::plain(&run.title),
-    )
-}
-
 /// Prints log lines.
 pub(super) async fn logs(global: &Global, args: &LogsArgs) -> Outcome {
     let mut backend = Backend::open(global, Needs::Store).await?;
@@ -214,32 +220,32 @@ pub(super) async fn top(global: &Global) -> Outcome {
 
 async fn refresh(global: &Global, backend: &mut Backend) -> Outcome {
     needs_a_server(backend)?;
-    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stdout());
     let mut feed = Feed::open(global).await?;
+    let mut resized = tokio::signal::unix::signal(SignalKind::window_change()).map_err(|error| {
+        Failure::new(ErrorCode::InternalError, format!("cannot watch the terminal's size: {error}"))
+    })?;
     loop {
         let state = backend.call::<YardStatus>(&YardStatusParams { full: true }, None).await?;
         let runs = newest(backend, SHOWN).await?;
+        let size = terminal::size();
         if global.json {
             output::json(&state);
         } else {
-            if is_terminal {
-                // Clears the screen and goes to its first line.
-                output::data("\u{1b}[2J\u{1b}[H");
+            let questions = backend.call::<ApprovalsList>(&ListParams::default(), None).await?.approvals;
+            let lines = overview(&state, &questions, &runs, size);
+            match size {
+                // Each line ends by clearing its rest and the last one what is below: the screen does not flicker.
+                Some(_) => output::screen(&format!("\u{1b}[H{}\u{1b}[K\u{1b}[J", lines.join("\u{1b}[K\r\n"))),
+                None => output::data(&lines.join("\n")),
             }
-            let open = state.open_questions.unwrap_or_default();
-            output::data(&format!(
-                "Toolyard {}  up {} s  {} runs under way  {open} open questions  {} tools",
-                state.process.version,
-                state.uptime_ms / 1000,
-                state.active_runs,
-                state.tools,
-            ));
-            runs.iter().for_each(|run| output::data(&line(run, Paint::stdout())));
         }
         // Without a terminal, the overview is printed once.
-        if !is_terminal {
+        if size.is_none() {
             return Ok(ExitCode::SUCCESS);
         }
-        feed.changed().await?;
+        tokio::select! {
+            news = feed.changed() => news?,
+            _ = resized.recv() => {}
+        }
     }
 }

@@ -175,3 +175,33 @@ fn a_dry_run_of_a_call_changes_nothing() {
     assert_eq!(ran.json()["status"], "ok", "{ran:?}");
     assert!(!place.exists("new.md"));
 }
+
+#[test]
+fn runs_are_counted_found_by_path_and_summed_up_by_agent() {
+    let place = Place::new();
+    place.call("vault.createFile", json!({"path":"Garden/Beds.md","content":"# Beds\n"}));
+    place.call("vault.writeFile", json!({"path":"Garden/Beds.md","content":"# Beds\nleeks\n","mode":"append"}));
+    place.call("util.slugifyTitle", json!({"title":"Winter rest"}));
+    let missing = place.run(&["call", "vault.readFile", "--args", r#"{"path":"Gone.md"}"#, "--json"]);
+    assert_ne!(missing.code, 0, "{missing:?}");
+    let list = |more: &[&str]| place.run(&[&["runs", "list", "--counts", "--json"], more].concat()).json();
+    let all = list(&["--limit", "2"]);
+    assert_eq!((all["total"].as_u64(), all["runs"].as_array().unwrap().len()), (Some(4), 2), "{all}");
+    assert_eq!(list(&["--status", "failed"])["total"], 1);
+    let found = list(&["--text", "garden/beds"]);
+    let subjects: Vec<&str> =
+        found["runs"].as_array().unwrap().iter().map(|run| run["subject"].as_str().unwrap()).collect();
+    assert_eq!(subjects, ["Garden/Beds.md", "Garden/Beds.md"]);
+    assert!(found["total"].is_null(), "a text is looked for in each run");
+    assert_eq!(list(&["--text", "slugify"])["runs"][0]["subject"], "Winter rest", "a tool's name is found");
+    assert_eq!(list(&["--from", "2000-01-01T00:00:00Z"])["total"], 4);
+    assert_eq!(list(&["--to", "2000-01-01T00:00:00Z"])["total"], 0);
+    let digest = place.run(&["runs", "digest", "--since", "2000-01-01T00:00:00Z", "--json"]).json();
+    let agent = &digest["agents"][0];
+    assert_eq!(digest["agents"].as_array().unwrap().len(), 1, "{digest}");
+    let counted =
+        ["runs", "failed", "created", "modified", "deleted", "renamed", "changingRuns"].map(|key| agent[key].as_u64());
+    // The note was created and then changed: it counts once, by its last change.
+    assert_eq!(counted, [4, 1, 0, 1, 0, 0, 2].map(Some), "{agent}");
+    assert!(agent["lastChange"].is_string());
+}

@@ -23,8 +23,8 @@ use crate::{
         given,
         shapes::{
             self, CopiedShape, GlobShape, GrepShape, Grouped, ImportShape, InspectedShape, InstalledShape, Item,
-            RecallRequest, RecallShape, RemovedShape, Row, RowStyle, SkillShape, SkillsShape, StatShape, TaggedShape,
-            TaskShape, WrittenShape,
+            MemoryShape, RecallRequest, RecallShape, RemovedShape, Row, RowStyle, SkillShape, SkillsShape, StatShape,
+            TaggedShape, TaskShape, WrittenShape,
         },
     },
 };
@@ -284,6 +284,13 @@ fn content(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             query.finish()?;
             let text = fs::read(&account, &StorePath::parse(&uri, &ask.who)?)?;
             Answer::full(fs::lines(&text, usize_of(offset), limit))
+        }
+        ("GET", ["memory"]) => {
+            let uri = query.required("uri");
+            query.finish()?;
+            let place = Place::parse(&uri, &ask.who)?;
+            let (text, fields) = fs::read_memory(&account, &place)?;
+            Answer::full(MemoryShape::new(&place, text, fields))
         }
         ("GET", ["download"]) => {
             let uri = query.required("uri");

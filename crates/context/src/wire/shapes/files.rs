@@ -3,11 +3,13 @@
 use crate::{
     store::{
         fs::{self, Entry, Stat},
+        memory::Fields,
         uri::{Kind, StorePath},
     },
     wire::compat::Compat,
 };
 use serde::Serialize;
+use toolyard_recall::index::Role;
 
 /// A row of `ls` and `tree`.
 #[derive(Serialize)]
@@ -103,6 +105,34 @@ impl From<Stat> for StatShape {
             count: stat.entries,
             compat: Compat::stat(),
         }
+    }
+}
+
+/// `GET /content/memory`: a memory with its origin. No client of the other system asks for it.
+#[derive(Serialize)]
+pub(crate) struct MemoryShape {
+    uri: String,
+    text: String,
+    category: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    speaker: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<Role>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
+    created_at: String,
+    updated_at: String,
+    stated: bool,
+    mentions: u32,
+}
+
+impl MemoryShape {
+    pub(crate) fn new(place: &StorePath, text: String, fields: Fields) -> Self {
+        let Fields { category, speaker, role, time, source, created_at, updated_at, stated, mentions, .. } = fields;
+        let uri = place.to_string();
+        Self { uri, text, category, speaker, role, time, source, created_at, updated_at, stated, mentions }
     }
 }
 

@@ -6,7 +6,7 @@ mod import;
 mod search;
 mod sessions;
 
-pub(crate) use files::{CopiedShape, RemovedShape, Row, RowStyle, StatShape, TaggedShape, WrittenShape};
+pub(crate) use files::{CopiedShape, MemoryShape, RemovedShape, Row, RowStyle, StatShape, TaggedShape, WrittenShape};
 pub use import::ImportShape;
 pub(crate) use import::{InspectedShape, InstalledShape, SkillShape, SkillsShape};
 pub(crate) use search::{GlobShape, GrepShape, Grouped, Item, RecallRequest, RecallShape};

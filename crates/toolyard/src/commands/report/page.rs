@@ -1,12 +1,16 @@
 //! A report as a page, in Markdown and in HTML. Titles and reasons are agents' words, so both forms escape them.
 
 use super::{AgentReport, Report, Totals};
+use crate::terminal::counted;
 use std::fmt::Write as _;
 
 fn figures(totals: &Totals) -> String {
     format!(
-        "{} runs, {} failed, {} calls refused, {} files changed",
-        totals.runs, totals.failed, totals.refused, totals.files_changed
+        "{}, {} failed, {} refused, {} changed",
+        counted(totals.runs, "run"),
+        totals.failed,
+        counted(totals.refused, "call"),
+        counted(totals.files_changed, "file")
     )
 }
 
