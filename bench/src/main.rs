@@ -76,6 +76,9 @@ struct Options {
     /// A PostgreSQL server on which databases may be made, for the benchmarks of a cluster (bench/cluster.py starts one)
     #[arg(long, value_name = "URL")]
     url: Option<String>,
+    /// Number of clients in cluster-clients
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    clients: usize,
     /// Exit with a failure when a target is missed
     #[arg(long)]
     strict: bool,
@@ -174,6 +177,10 @@ enum Name {
     ClusterNotify,
     /// Steps per second on PostgreSQL against PyPI's DBOS (--url)
     ClusterDbos,
+    /// How late ten nodes hear what one of them records (--url)
+    ClusterEvents,
+    /// Connected clients of a cluster while a node is killed (run it with bench/cluster.py)
+    ClusterClients,
     /// (internal) a gateway with the benchmark's tools
     #[value(hide = true)]
     ServeGateway,
@@ -193,9 +200,10 @@ struct Setup {
     sets: Vec<PathBuf>,
     seconds: Duration,
     url: Option<String>,
+    clients: usize,
 }
 
-const IN_ORDER: [Name; 43] = [
+const IN_ORDER: [Name; 45] = [
     Name::DurableSteps,
     Name::ReadonlySteps,
     Name::ReadonlyForeach,
@@ -239,6 +247,8 @@ const IN_ORDER: [Name; 43] = [
     Name::ClusterForeach,
     Name::ClusterNotify,
     Name::ClusterDbos,
+    Name::ClusterEvents,
+    Name::ClusterClients,
 ];
 
 fn measure(name: Name, setup: &Setup) -> Result<Report> {
@@ -284,6 +294,8 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::ClusterForeach => cluster::foreach(setup),
         Name::ClusterNotify => cluster::notify(setup),
         Name::ClusterDbos => cluster::dbos(setup),
+        Name::ClusterEvents => cluster::events(setup),
+        Name::ClusterClients => cluster::clients(setup),
         Name::FitMemory => anyhow::bail!("a fit is no benchmark"),
         Name::ServeGateway => anyhow::bail!("a gateway is no benchmark"),
         Name::McpProxy => mcp::proxy(setup),
@@ -307,6 +319,7 @@ fn main() -> Result<ExitCode> {
         chunks: options.chunks,
         seconds: Duration::from_secs(options.seconds),
         url: options.url,
+        clients: options.clients,
     };
     if options.name == Name::ServeGateway {
         gateway::serve(&setup)?;

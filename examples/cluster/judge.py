@@ -9,9 +9,9 @@ from client import Gateway, Refused
 STEPS = 4
 # Within this time after the last fault every run has ended or is paused.
 SETTLE_WITHIN = 240
-# A call is cut off by a fault that hit its node at most this long after the call was recorded, and a node is fenced at most
-# this long after a fault of the database.
-CUT_OFF_WITHIN = 60
+# A call is cut off by a fault that hit its node at most this long after the call was recorded: a step takes a fraction of a
+# second, and a node that is cut off dispatches nothing after 2 s.
+CUT_OFF_WITHIN = 5
 # Faults that hit whichever node, because all use the database.
 OF_THE_DATABASE = ("failover", "full")
 
@@ -90,9 +90,10 @@ def explain(cluster, faults, effects, name, run, connection):
         at = float(at)
         node = next((node.name for node in cluster.nodes if node.host == host), host)
         effect = effects.by.get("%s/%s" % (name, call["stepId"]), [])
-        fault = next((fault for fault in faults.done
-                      if (fault.node == node or fault.kind in OF_THE_DATABASE)
-                      and fault.began - CUT_OFF_WITHIN <= at <= fault.ended), None)
+        hits = [fault for fault in faults.done
+                if (fault.node == node or fault.kind in OF_THE_DATABASE)
+                and fault.began - CUT_OFF_WITHIN <= at <= fault.ended]
+        fault = min(hits, key=lambda fault: abs(fault.began - at), default=None)
         pause["calls"].append({
             "step": call["stepId"], "tool": call["tool"], "node": node, "at": round(at, 3),
             "effect": "by %s %.2f s later" % (effect[0][1], effect[0][0] - at) if effect else "none",
@@ -129,6 +130,7 @@ def judge(cluster, load, faults, found):
             pauses.append(explain(cluster, faults, effects, name, run, connection))
         elif run["status"] != "cancelled":
             notes.append("%s (%s): %s" % (name, run_id, run["status"]))
+    counts["unanswered"] = len(load.given_up)
     for name in load.calls_done:
         if not effects.count[name]:
             counts["lost"] += 1

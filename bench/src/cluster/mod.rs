@@ -1,6 +1,12 @@
 //! The store of a cluster: durable steps, loops and hints on PostgreSQL, each against a baseline on the same server in
 //! alternating slices of one run. `bench/cluster.py` starts the server and names it with `--url`.
 
+mod clients;
+mod events;
+
+pub(crate) use clients::clients;
+pub(crate) use events::events;
+
 use crate::{
     Setup,
     process::Running,
@@ -50,12 +56,13 @@ const DBOS_STEPS: usize = 60;
 /// The version of PyPI's `dbos` that is measured.
 const DBOS: &str = "dbos==3.4.0";
 /// The other engine's side: reads "CLIENTS STEPS" from its input and answers with the seconds that these took.
-const DBOS_SCRIPT: &str = include_str!("../dbos_steps.py");
+const DBOS_SCRIPT: &str = include_str!("../../dbos_steps.py");
 
 /// An engine over a store in a new database.
 struct Node {
     engine: Engine,
-    store: Arc<PostgresStore>,
+    // Closed after the engine.
+    _store: Arc<PostgresStore>,
     tools: Arc<BenchTools>,
 }
 
@@ -75,18 +82,8 @@ impl Bench {
         Ok(Self { node, url, runtime })
     }
 
-    /// Runs a plan on a worker thread, as a server does, and checks that it finishes.
     fn run(&self, plan: &Arc<ActionPlan>) -> Result<()> {
-        let (engine, plan) = (self.node.engine.clone(), plan.clone());
-        let by = Approver::of(&Caller::cli("bench")).map_err(|refusal| anyhow::anyhow!("{}", refusal.message()))?;
-        let consent = Consent::Approved { by, plan_hash: None, policy_hash: None, preview_hash: None };
-        let request = PlanRequest { consent, ..PlanRequest::default() };
-        let run = self.runtime.spawn(async move { engine.run_plan(caller(), &plan, request).await });
-        let report = self.runtime.block_on(run)?.map_err(|failure| anyhow::anyhow!("{failure}"))?;
-        if report.status != RunStatus::Finished {
-            bail!("the run ended as {}: {:?}", report.status.as_str(), report.error);
-        }
-        Ok(())
+        self.node.run(plan, &self.runtime)
     }
 
     /// Runs a plan: writes per second.
@@ -128,7 +125,21 @@ impl Node {
             options: EngineOptions::default(),
         });
         engine.register(tools::entries()?, tools.clone())?;
-        Ok(Self { engine, store, tools })
+        Ok(Self { engine, _store: store, tools })
+    }
+
+    /// Runs a plan on a worker thread, as a server does, and checks that it finishes.
+    fn run(&self, plan: &Arc<ActionPlan>, runtime: &Runtime) -> Result<()> {
+        let (engine, plan) = (self.engine.clone(), plan.clone());
+        let by = Approver::of(&Caller::cli("bench")).map_err(|refusal| anyhow::anyhow!("{}", refusal.message()))?;
+        let consent = Consent::Approved { by, plan_hash: None, policy_hash: None, preview_hash: None };
+        let request = PlanRequest { consent, ..PlanRequest::default() };
+        let run = runtime.spawn(async move { engine.run_plan(caller(), &plan, request).await });
+        let report = runtime.block_on(run)?.map_err(|failure| anyhow::anyhow!("{failure}"))?;
+        if report.status != RunStatus::Finished {
+            bail!("the run ended as {}: {:?}", report.status.as_str(), report.error);
+        }
+        Ok(())
     }
 }
 
@@ -188,6 +199,7 @@ impl Bare {
     }
 }
 
+/// The server of `--url`, or the report of a benchmark that was skipped.
 fn server(setup: &Setup, report: Report) -> std::result::Result<String, Report> {
     setup.url.clone().ok_or_else(|| report.skipped("no --url: bench/cluster.py starts a server and names it".to_owned()))
 }
@@ -199,8 +211,8 @@ fn load_average() -> f64 {
 
 /// Sequential durable steps against bare commits of one row.
 pub(crate) fn steps(setup: &Setup) -> Result<Report> {
-    let report = Report::new("cluster-steps", "ratio", Good::AtMost, 1.3);
-    let server = match server(setup, Report::new("cluster-steps", "ratio", Good::AtMost, 1.3)) {
+    let report = || Report::new("cluster-steps", "ratio", Good::AtMost, 1.3);
+    let server = match server(setup, report()) {
         Ok(server) => server,
         Err(skipped) => return Ok(skipped),
     };
@@ -222,7 +234,7 @@ pub(crate) fn steps(setup: &Setup) -> Result<Report> {
         ours.extend(steps);
     }
     bench.close();
-    Ok(report
+    Ok(report()
         .figure("ratio", median(&ours) / median(&commits))
         .figure("ratioOfSlicesP50", median(&ratios))
         .figure("stepP50Us", median(&ours))
