@@ -348,10 +348,10 @@ class Relay(Part):
 
 
 class Haproxy(Part):
-    def __init__(self, folder, nodes):
-        super().__init__("haproxy", folder)
+    def __init__(self, folder, nodes, name="haproxy"):
+        super().__init__(name, folder)
         self.port, self.nodes = free_port(), nodes
-        self.config = os.path.join(folder, "haproxy.cfg")
+        self.config = os.path.join(folder, name + ".cfg")
 
     @property
     def url(self):

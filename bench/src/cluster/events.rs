@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::sync::watch;
-use toolyard_engine::events::{Events, Subscription};
+use toolyard_engine::{Events, Subscription};
 use toolyard_protocol::{EventType, RunId};
 
 /// Nodes of the cluster, all of which listen. They are engines of this process, each with a store of its own.
