@@ -23,6 +23,7 @@ line; --report writes it with every pause and every fault to a file. Exits with 
 import argparse
 import collections
 import json
+import math
 import os
 import random
 import shutil
@@ -130,8 +131,9 @@ class Load:
 
 
 def percentile(values, share):
+    """The smallest value that is not exceeded by this share of the values."""
     ordered = sorted(values)
-    return round(ordered[int((len(ordered) - 1) * share + 0.5)], 3) if ordered else None
+    return round(ordered[max(0, math.ceil(share * len(ordered)) - 1)], 3) if ordered else None
 
 
 def spread(values):
