@@ -164,7 +164,8 @@ pub(crate) fn clients(setup: &Setup) -> Result<Report> {
     std::thread::sleep(SPAN);
     let missing = count.saturating_sub(connected.load(Ordering::Acquire));
     ends.store(true, Ordering::Release);
-    let (mut before, mut after, mut back, mut lines, mut failed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), 0.0);
+    let (mut before, mut after, mut back, mut lines, mut failed) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new(), 0.0);
     while let Ok(seen) = seeing.try_recv() {
         match seen {
             Seen::Call { line, sent, took } => {

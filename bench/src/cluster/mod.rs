@@ -201,7 +201,10 @@ impl Bare {
 
 /// The server of `--url`, or the report of a benchmark that was skipped.
 fn server(setup: &Setup, report: Report) -> std::result::Result<String, Report> {
-    setup.url.clone().ok_or_else(|| report.skipped("no --url: bench/cluster.py starts a server and names it".to_owned()))
+    setup
+        .url
+        .clone()
+        .ok_or_else(|| report.skipped("no --url: bench/cluster.py starts a server and names it".to_owned()))
 }
 
 fn load_average() -> f64 {
@@ -247,9 +250,7 @@ pub(crate) fn steps(setup: &Setup) -> Result<Report> {
 
 /// Durable loops, 16 and 64 wide, against sequential durable steps.
 pub(crate) fn foreach(setup: &Setup) -> Result<Report> {
-    let report = || {
-        Report::new("cluster-foreach", "ratio16", Good::AtLeast, 5.0).also("ratio64", Good::AtLeast, 12.0)
-    };
+    let report = || Report::new("cluster-foreach", "ratio16", Good::AtLeast, 5.0).also("ratio64", Good::AtLeast, 12.0);
     let server = match server(setup, report()) {
         Ok(server) => server,
         Err(skipped) => return Ok(skipped),
@@ -301,7 +302,11 @@ pub(crate) fn notify(setup: &Setup) -> Result<Report> {
             std::thread::sleep(BEATS);
             let steps = bench.steps(&plan)?;
             medians[side] = median(&steps);
-            if side == 0 { alone.extend(steps) } else { watched.extend(steps) };
+            if side == 0 {
+                alone.extend(steps)
+            } else {
+                watched.extend(steps)
+            };
         }
         ratios.push(medians[1] / medians[0]);
     }
