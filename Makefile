@@ -182,10 +182,22 @@ FAILOVERS ?= 50
 STOPS ?= 5
 STOP_SECONDS ?= 30
 PARTITIONS ?= 20
+SPLITS ?= 10
+SKEWS ?= 10
+FULLS ?= 10
 CHAOS_SEED ?= 1
-cluster-chaos: tools-needed ## break such a cluster KILLS (1,000) times and in other ways while it works (hours); count what was lost, repeated and paused
+# Begin no fault after so many seconds, and write every fault and every pause to this file.
+CHAOS_SECONDS ?= inf
+CHAOS_REPORT ?= $(CARGO_TARGET_DIR)/cluster-chaos.json
+cluster-chaos: tools-needed ## as root: break such a cluster KILLS (1,000) times and in other ways while it works (hours); count what was lost, repeated and paused
 	$(CARGO) build --profile quick --locked --bin toolyard --bin toolyard-script
-	PYTHONDONTWRITEBYTECODE=1 python3 examples/cluster/chaos.py "$$CARGO_TARGET_DIR/quick/toolyard" --nodes $(NODES) --kills $(KILLS) --failovers $(FAILOVERS) --stops $(STOPS) --stop-seconds $(STOP_SECONDS) --partitions $(PARTITIONS) --seed $(CHAOS_SEED)
+	PYTHONDONTWRITEBYTECODE=1 python3 examples/cluster/chaos.py "$$CARGO_TARGET_DIR/quick/toolyard" --nodes $(NODES) --kills $(KILLS) --failovers $(FAILOVERS) --stops $(STOPS) --stop-seconds $(STOP_SECONDS) --partitions $(PARTITIONS) --splits $(SPLITS) --skews $(SKEWS) --fulls $(FULLS) --seed $(CHAOS_SEED) --seconds $(CHAOS_SECONDS) --report "$(CHAOS_REPORT)"
+
+.PHONY: cluster-bench
+BENCH ?= all
+cluster-bench: tools-needed ## as root: measure a cluster on this machine (BENCH=steps|foreach|notify|dbos|events|takeover|clients|all); one JSON line each
+	$(CARGO) build --profile quick --locked -p toolyard -p toolyard-sandbox -p toolyard-bench
+	bench/cluster.py $(BENCH) --programs "$$CARGO_TARGET_DIR/quick"
 
 cluster-test: tools-needed ## a node killed under calls, and a short chaos (PostgreSQL and haproxy from apt, moto from PyPI)
 	$(DEBUG)

@@ -5,6 +5,7 @@
 //! calls are no-ops, so that only Toolyard is measured. It knows no vaults.
 
 mod bridge;
+mod cluster;
 mod codemode;
 mod context;
 mod direct;
@@ -72,6 +73,12 @@ struct Options {
     /// Number of chunks in notes-million
     #[arg(long, default_value_t = 1_000_000, value_name = "N")]
     chunks: usize,
+    /// A PostgreSQL server on which databases may be made, for the benchmarks of a cluster (bench/cluster.py starts one)
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// Number of clients in cluster-clients
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    clients: usize,
     /// Exit with a failure when a target is missed
     #[arg(long)]
     strict: bool,
@@ -162,6 +169,18 @@ enum Name {
     MainProgram,
     /// Latency from a message for Claude to the notification on the plugin's output
     BridgeInbound,
+    /// Sequential durable steps on PostgreSQL against bare commits (--url)
+    ClusterSteps,
+    /// Durable loops on PostgreSQL, 16 and 64 wide, against sequential steps (--url)
+    ClusterForeach,
+    /// What hints to another node cost appends on PostgreSQL (--url)
+    ClusterNotify,
+    /// Steps per second on PostgreSQL against PyPI's DBOS (--url)
+    ClusterDbos,
+    /// How late ten nodes hear what one of them records (--url)
+    ClusterEvents,
+    /// Connected clients of a cluster while a node is killed (run it with bench/cluster.py)
+    ClusterClients,
     /// (internal) a gateway with the benchmark's tools
     #[value(hide = true)]
     ServeGateway,
@@ -180,9 +199,11 @@ struct Setup {
     catalog: Option<PathBuf>,
     sets: Vec<PathBuf>,
     seconds: Duration,
+    url: Option<String>,
+    clients: usize,
 }
 
-const IN_ORDER: [Name; 39] = [
+const IN_ORDER: [Name; 45] = [
     Name::DurableSteps,
     Name::ReadonlySteps,
     Name::ReadonlyForeach,
@@ -222,6 +243,12 @@ const IN_ORDER: [Name; 39] = [
     Name::NotesSearch,
     Name::NotesMillion,
     Name::IndexStart,
+    Name::ClusterSteps,
+    Name::ClusterForeach,
+    Name::ClusterNotify,
+    Name::ClusterDbos,
+    Name::ClusterEvents,
+    Name::ClusterClients,
 ];
 
 fn measure(name: Name, setup: &Setup) -> Result<Report> {
@@ -263,6 +290,12 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::BridgeInbound => bridge::inbound(setup),
         Name::CtxImport => context::import(setup),
         Name::CtxTrace => context::traces(setup),
+        Name::ClusterSteps => cluster::steps(setup),
+        Name::ClusterForeach => cluster::foreach(setup),
+        Name::ClusterNotify => cluster::notify(setup),
+        Name::ClusterDbos => cluster::dbos(setup),
+        Name::ClusterEvents => cluster::events(setup),
+        Name::ClusterClients => cluster::clients(setup),
         Name::FitMemory => anyhow::bail!("a fit is no benchmark"),
         Name::ServeGateway => anyhow::bail!("a gateway is no benchmark"),
         Name::McpProxy => mcp::proxy(setup),
@@ -285,6 +318,8 @@ fn main() -> Result<ExitCode> {
         data: options.data,
         chunks: options.chunks,
         seconds: Duration::from_secs(options.seconds),
+        url: options.url,
+        clients: options.clients,
     };
     if options.name == Name::ServeGateway {
         gateway::serve(&setup)?;

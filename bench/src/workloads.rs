@@ -27,17 +27,23 @@ pub(crate) fn echo_loop(count: usize) -> Result<ActionPlan> {
     looped(
         "read-only",
         count,
+        16,
         json!({"id": "each", "tool": ECHO, "args": {"text": "item number {item}", "n": "{item}"}}),
     )
 }
 
 /// One loop of steps that declare a write, with 16 concurrent iterations.
 pub(crate) fn write_loop(count: usize) -> Result<ActionPlan> {
-    looped("writes", count, json!({"id": "each", "tool": WRITE, "args": {"n": "{item}"}}))
+    wide_write_loop(count, 16)
 }
 
-fn looped(risk: &str, count: usize, mut each: Value) -> Result<ActionPlan> {
-    each["foreach"] = json!({"from": "$steps.list.items", "itemName": "item", "concurrency": 16});
+/// One loop of steps that declare a write, with so many concurrent iterations.
+pub(crate) fn wide_write_loop(count: usize, wide: u32) -> Result<ActionPlan> {
+    looped("writes", count, wide, json!({"id": "each", "tool": WRITE, "args": {"n": "{item}"}}))
+}
+
+fn looped(risk: &str, count: usize, wide: u32, mut each: Value) -> Result<ActionPlan> {
+    each["foreach"] = json!({"from": "$steps.list.items", "itemName": "item", "concurrency": wide});
     let list = json!({"id": "list", "tool": RANGE, "args": {"count": count}});
     plan(risk, vec![list, each])
 }

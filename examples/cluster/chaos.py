@@ -1,24 +1,32 @@
 #!/usr/bin/env python3
 """Breaks a cluster while it works, and counts what became of the work.
 
-    chaos.py PROGRAM [--nodes N] [--kills K] [--failovers F] [--stops S] [--stop-seconds T] [--partitions P] [--seed S]
+    chaos.py PROGRAM [--nodes N] [--seed S] [--report FILE] [--kills K] [--failovers F] [--stops S] [--stop-seconds T]
+             [--partitions P] [--splits P] [--skews C] [--fulls D]
 
-Clients start plans through the balancer. Each step appends a line to a file outside the cluster. Meanwhile, in an order
-that the seed decides, nodes are killed (SIGKILL) and started again, stopped (SIGSTOP) and continued, cut off from the
-database, and the database's primary is killed and its standby promoted. At the end every acknowledged plan must have
-ended or be paused for a person, no line may be missing from a plan that finished, no line may be there twice, and every
-run must verify. Prints one JSON line; exits with 1 if something was lost or repeated.
+Every node runs in a network namespace of its own, so this needs root. Clients start plans and make keyed calls through the
+balancer. Each step appends a line to a file outside the cluster. Meanwhile, in an order that the seed decides:
+
+    kill       a node is killed (SIGKILL) and started again
+    failover   the database's primary is killed, the standby promoted, and a new standby made
+    stop       a node is stopped (SIGSTOP) and continued: what it writes afterwards is counted
+    partition  packets between a node and the database are dropped (nft)
+    split      packets between a node and the other nodes are dropped
+    skew       a node runs with a wrong clock (faketime)
+    full       the disk of the primary or of the standby is full, and then is not
+
+At the end every acknowledged plan must have ended or be paused for a person, no line may be missing from a plan that
+finished, no line may be there twice, every pause must be explained by a fault, and every run must verify. Prints one JSON
+line; --report writes it with every pause and every fault to a file. Exits with 1 if a rule does not hold.
 """
 
 import argparse
 import collections
 import json
+import math
 import os
 import random
-import select
 import shutil
-import signal
-import socket
 import sys
 import tempfile
 import threading
@@ -26,96 +34,58 @@ import time
 
 from client import Gateway, Refused
 from cluster import Cluster
-from parts import CANNOT_RUN, CannotRun, free_port, wait_for
+from faults import Faults
+from judge import STEPS, judge, settle
+from network import Network
+from parts import CANNOT_RUN, CannotRun
 
-STEPS = 4
-CLIENTS = 4
-# Within this time after the last fault every run has ended or is paused.
-SETTLE_WITHIN = 180
-
-
-class Wire(threading.Thread):
-    """Passes connections of one node on to one server, and can hold them up as a broken network would: nothing arrives,
-    and nobody is told."""
-
-    def __init__(self, target):
-        super().__init__(daemon=True)
-        self.target, self.port, self.is_cut = target, free_port(), False
-        self.listener = socket.create_server(("127.0.0.1", self.port))
-        self.other = {}
-        self.start()
-
-    def drop(self, end):
-        for each in (end, self.other.pop(end, None)):
-            if each is not None:
-                self.other.pop(each, None)
-                each.close()
-
-    def accept(self):
-        near = self.listener.accept()[0]
-        try:
-            far = socket.create_connection(("127.0.0.1", self.target.port), 1)
-        except OSError:
-            near.close()
-            return
-        for each in (near, far):
-            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.other[near], self.other[far] = far, near
-
-    def run(self):
-        while True:
-            if self.is_cut:
-                time.sleep(0.02)
-                continue
-            ready = select.select([self.listener] + list(self.other), [], [], 0.05)[0]
-            for end in ready:
-                if self.is_cut:
-                    break
-                if end is self.listener:
-                    self.accept()
-                elif end in self.other:
-                    try:
-                        data = end.recv(65536)
-                        if data:
-                            self.other[end].sendall(data)
-                        else:
-                            self.drop(end)
-                    except OSError:
-                        self.drop(end)
+PLANNERS = 6
+CALLERS = 2
+# Each client begins something this often, and a step takes this long: so runs are under way at every moment.
+EVERY_SECONDS = 0.3
+STEP_MS = 80
+# The bar for the time from the kill of a node until others hold its runs.
+TAKE_OVER_P99 = 5.0
 
 
-class WiredCluster(Cluster):
-    """A cluster whose nodes reach the database over wires that can be cut."""
+class ChaosCluster(Cluster):
+    """A cluster whose nodes have namespaces of their own, and whose database servers have disks of their own."""
 
-    def node(self, number):
-        wires = [Wire(server) for server in (self.primary, self.standby)]
-        node = super().node(number)
-        hosts = ",".join("127.0.0.1:%d" % wire.port for wire in wires)
-        node.environment["TOOLYARD_STORE_URL"] = "postgres://toolyard@%s/toolyard?target_session_attrs=read-write" % hosts
-        node.wires = wires
-        return node
+    def __init__(self, program, nodes, folder, disk_mb):
+        super().__init__(program, nodes, folder)
+        self.network, self.disk_mb = Network(), disk_mb
+        self.host = self.network.host
+
+    def place(self, number):
+        return self.network.join(number)
+
+    def stop(self):
+        super().stop()
+        self.network.stop()
 
 
 class Load:
-    """Clients that start plans until they are stopped."""
+    """Clients that start plans and make calls until they are stopped."""
 
     def __init__(self, cluster):
         self.cluster, self.stop, self.lock = cluster, threading.Event(), threading.Lock()
         self.acknowledged, self.tried, self.errors = {}, 0, collections.Counter()
-        self.workers = [threading.Thread(target=self.work, args=(number,), daemon=True) for number in range(CLIENTS)]
+        self.calls_done, self.in_doubt, self.given_up, self.last_acknowledged = [], [], [], 0.0
+        work = [self.plan_worker] * PLANNERS + [self.call_worker] * CALLERS
+        self.workers = [threading.Thread(target=each, args=(number,), daemon=True) for number, each in enumerate(work)]
         for worker in self.workers:
             worker.start()
 
     def plan(self, name, number):
         # Every other plan uses the tool that may be repeated.
         tool = "effects__append_once" if number % 2 else "effects__append"
-        steps = [{"id": "s%d" % step, "tool": tool, "args": {"id": "%s/s%d" % (name, step)},
+        steps = [{"id": "s%d" % step, "tool": tool, "args": {"id": "%s/s%d" % (name, step), "ms": STEP_MS},
                   "dependsOn": ["s%d" % (step - 1)] if step else []} for step in range(STEPS)]
         return {"version": "1.0", "goal": name, "riskLevel": "writes", "steps": steps}
 
-    def work(self, worker):
+    def plan_worker(self, worker):
         connection, number = None, 0
-        while not self.stop.is_set():
+        while not self.stop.wait(EVERY_SECONDS):
             name = "plan-%d-%d" % (worker, number)
             number += 1
             with self.lock:
@@ -124,152 +94,121 @@ class Load:
                 connection = connection or Gateway(self.cluster.balancer.port, self.cluster.token)
                 begun = connection.call("plans.run", {"plan": self.plan(name, number), "detach": True})
                 with self.lock:
-                    self.acknowledged[name] = begun["runId"]
-                time.sleep(0.05)
+                    self.acknowledged[name], self.last_acknowledged = begun["runId"], time.time()
             except Refused as refused:
                 self.errors[json.loads(str(refused)).get("code", "?")] += 1
-                time.sleep(0.2)
             except OSError:
                 self.errors["connection"] += 1
                 if connection:
                     connection.close()
                 connection = None
-                time.sleep(0.2)
+
+    def call_worker(self, worker):
+        """Calls with an idempotency key, asked for again with the same key until there is an answer."""
+        number, name = 0, None
+        while name or not self.stop.wait(EVERY_SECONDS):
+            if name is None:
+                name, number, tries = "call-%d-%d" % (worker, number), number + 1, 0
+            arguments = {"id": name, "ms": STEP_MS}
+            status, body = self.cluster.call("effects__append", arguments, name, 20)
+            if status == 200 and (body or {}).get("ok"):
+                self.calls_done.append(name)
+            elif "IN_DOUBT" in json.dumps(body):
+                self.in_doubt.append(name)
+            else:
+                tries += 1
+                self.errors["call %s" % (status or "connection")] += 1
+                time.sleep(0.3)
+                if tries < 200:
+                    continue
+                self.given_up.append(name)
+            name = None
 
     def end(self):
         self.stop.set()
         for worker in self.workers:
-            worker.join(30)
+            worker.join(90)
 
 
-def faults(options, rng):
-    """The order of faults."""
-    todo = ["kill"] * options.kills + ["failover"] * options.failovers
-    todo += ["stop"] * options.stops + ["partition"] * options.partitions
-    rng.shuffle(todo)
-    return todo
+def percentile(values, share):
+    """The smallest value that is not exceeded by this share of the values."""
+    ordered = sorted(values)
+    return round(ordered[max(0, math.ceil(share * len(ordered)) - 1)], 3) if ordered else None
 
 
-def break_something(cluster, fault, rng, options):
-    node = rng.choice(cluster.nodes)
-    if fault == "kill":
-        node.end(signal.SIGKILL)
-        time.sleep(rng.uniform(0.5, 5))
-        node.start(wait=False)
-    elif fault == "stop":
-        node.send(signal.SIGSTOP)
-        time.sleep(options.stop_seconds)
-        node.send(signal.SIGCONT)
-    elif fault == "partition":
-        for wire in node.wires:
-            wire.is_cut = True
-        time.sleep(rng.uniform(1, 10))
-        for wire in node.wires:
-            wire.is_cut = False
-    elif fault == "failover":
-        cluster.fail_over()
-        time.sleep(rng.uniform(0.5, 2))
-        cluster.restore_standby()
-    wait_for("every node to be ready", lambda: all([is_ready_again(each) for each in cluster.nodes]), 120)
+def spread(values):
+    return {"count": len(values), "p50": percentile(values, 0.5), "p99": percentile(values, 0.99),
+            "max": percentile(values, 1)}
 
 
-def is_ready_again(node):
-    """A node that was fenced ends by itself, and a service manager would start it again."""
-    if not node.is_running():
-        node.start(wait=False)
-    return node.is_ready()
-
-
-def every_run(node, cluster):
-    """Status of every plan, by its goal."""
-    connection, before, found = Gateway(node.port, cluster.token, 30), None, {}
-    while True:
-        params = {"kind": "plan", "limit": 500}
-        if before:
-            params["before"] = before
-        page = connection.call("runs.list", params)
-        for run in page["runs"]:
-            found[run["title"]] = run
-        before = page.get("next")
-        if not before or not page["runs"]:
-            connection.close()
-            return found
-
-
-def settle(cluster):
-    """Waits until no run is pending or running."""
-    give_up = time.monotonic() + SETTLE_WITHIN
-    while True:
-        try:
-            found = every_run(cluster.nodes[0], cluster)
-        except (OSError, Refused):
-            found = None
-        if found is not None and not any(run["status"] in ("pending", "running") for run in found.values()):
-            return found
-        if time.monotonic() > give_up:
-            raise RuntimeError("runs are still open after %d s" % SETTLE_WITHIN)
-        time.sleep(0.5)
-
-
-def judge(cluster, load, found):
-    """What became of the work."""
-    with open(cluster.effects) as file:
-        effects = collections.Counter(line.strip() for line in file)
-    result = collections.Counter()
-    result["repeated"] = sum(count - 1 for count in effects.values() if count > 1)
-    notes = []
-    for name in load.acknowledged:
-        run = found.get(name)
-        if run is None:
-            result["lost"] += 1
-            notes.append("%s was acknowledged and is not there" % name)
-            continue
-        result[run["status"]] += 1
-        if run["status"] == "finished":
-            missing = sum(1 for step in range(STEPS) if not effects["%s/s%d" % (name, step)])
-            result["lost"] += missing
-            if missing:
-                notes.append("%s finished without %d of its effects" % (name, missing))
-        elif run["status"] not in ("paused", "cancelled"):
-            notes.append("%s: %s" % (name, run["status"]))
-    return result, effects, notes
+def rules(report, take_overs):
+    return [
+        (report["lost"] == 0, "none lost"),
+        (report["repeated"] == 0, "none repeated"),
+        (report["failed"] == 0 and report["callsUnanswered"] == 0, "no plan failed, every call was answered"),
+        (report["verified"], "every run verifies: %s" % report["runsVerified"]),
+        (report["finished"] > 0, "%d plans finished" % report["finished"]),
+        (report["pausedUnexplained"] == 0, "every one of %d pauses is explained" % report["paused"]),
+        (report["zombies"]["rows"] == 0, "no rows of nodes that were stopped and continued: %d" % report["zombies"]["stopped"]),
+        (not take_overs or report["takeOver"]["p99"] < TAKE_OVER_P99, "taken over within %s s" % report["takeOver"]["p99"]),
+    ]
 
 
 def run(options, folder):
-    rng = random.Random(options.seed)
-    cluster = WiredCluster(options.program, options.nodes, folder)
+    say = lambda text: print(text, file=sys.stderr, flush=True)
+    cluster = ChaosCluster(options.program, options.nodes, folder, options.disk_mb)
     try:
-        cluster.start(lambda text: print(text, file=sys.stderr))
-        load, began, longest = Load(cluster), time.monotonic(), 0.0
+        cluster.start(say)
+        load, began = Load(cluster), time.monotonic()
+        faults = Faults(cluster, load, random.Random(options.seed), options)
+        faults.watch_records()
         time.sleep(2)
-        todo = faults(options, rng)
-        for number, fault in enumerate(todo):
-            at = time.monotonic()
-            break_something(cluster, fault, rng, options)
-            longest = max(longest, time.monotonic() - at)
-            print("%d/%d %s: %.1f s; %d plans" % (number + 1, len(todo), fault, time.monotonic() - at,
-                                                  len(load.acknowledged)), file=sys.stderr)
-            time.sleep(rng.uniform(0.2, 1.5))
+        todo = faults.order()
+        for number, kind in enumerate(todo, 1):
+            if time.monotonic() - began > options.seconds:
+                say("stopped after %d of %d faults: the time is over" % (number - 1, len(todo)))
+                break
+            fault = faults.inject(number, kind)
+            say("%d/%d %s: %.1f s %s; %d plans" % (number, len(todo), fault.describe(), fault.ended - fault.began,
+                                                   json.dumps(fault.detail), len(load.acknowledged)))
+            time.sleep(faults.rng.uniform(0.2, 1.5))
         load.end()
         found = settle(cluster)
-        result, effects, notes = judge(cluster, load, found)
+        counts, effects, notes, pauses = judge(cluster, load, faults, found)
         verified = cluster.nodes[0].command("runs", "verify")
-        report = {"seed": options.seed, "faults": dict(collections.Counter(todo)),
-                  "seconds": round(time.monotonic() - began), "plans": load.tried,
-                  "acknowledged": len(load.acknowledged), "effects": sum(effects.values()),
-                  "finished": result["finished"], "paused": result["paused"], "failed": result["failed"],
-                  "lost": result["lost"], "repeated": result["repeated"], "refusals": dict(load.errors),
-                  "verified": verified.get("ok", False)}
+        report = {
+            "seed": options.seed, "faults": dict(collections.Counter(fault.kind for fault in faults.done)),
+            "seconds": round(time.monotonic() - began), "load": [round(each, 1) for each in os.getloadavg()],
+            "plans": load.tried, "acknowledged": len(load.acknowledged), "effects": sum(effects.count.values()),
+            "calls": len(load.calls_done), "callsInDoubt": len(load.in_doubt),
+            "callsUnanswered": counts["unanswered"],
+            "finished": counts["finished"], "failed": counts["failed"], "lost": counts["lost"],
+            "repeated": counts["repeated"], "paused": len(pauses),
+            "pausedUnexplained": sum(not pause["isExplained"] for pause in pauses),
+            "pausedByFault": dict(collections.Counter(
+                (call["fault"] or "no fault").split(" ")[0] for pause in pauses for call in pause["calls"])),
+            "zombies": {"stopped": len(faults.zombies), "rows": sum(each["rows"] for each in faults.zombies),
+                        "effects": sum(each["effects"] for each in faults.zombies),
+                        "ended": sum(each["ends"] for each in faults.zombies)},
+            "takeOver": spread(faults.take_overs), "backAfterPromotion": spread(faults.promotions),
+            "restarts": len(faults.restarts), "refusals": dict(load.errors),
+            "verified": verified.get("ok", False), "runsVerified": verified.get("runs"),
+        }
+        if options.report:
+            full = dict(report, pauses=pauses, notes=notes,
+                        history=[dict(fault.detail, fault=fault.describe(), began=fault.began, ended=fault.ended)
+                                 for fault in faults.done])
+            with open(options.report, "w") as file:
+                json.dump(full, file, indent=1)
         for note in notes[:20]:
-            print(note, file=sys.stderr)
+            say(note)
+        for pause in pauses:
+            say(json.dumps(pause))
         print(json.dumps(report))
-        rules = [(report["lost"] == 0, "none lost"), (report["repeated"] == 0, "none repeated"),
-                 (report["failed"] == 0, "no plan failed"), (report["verified"], "every run verifies"),
-                 (report["finished"] > 0, "plans finished")]
-        for holds, text in rules:
+        judged = rules(report, faults.take_overs)
+        for holds, text in judged:
             print(("ok  " if holds else "FAILED  ") + text)
-        print("ok  %d paused" % report["paused"])
-        return all(holds for holds, _ in rules)
+        return all(holds for holds, _ in judged)
     finally:
         cluster.stop()
 
@@ -278,12 +217,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("--nodes", type=int, default=3)
-    parser.add_argument("--kills", type=int, default=3)
-    parser.add_argument("--failovers", type=int, default=1)
-    parser.add_argument("--stops", type=int, default=1)
+    for kind, count in (("kills", 3), ("failovers", 1), ("stops", 1), ("partitions", 1), ("splits", 1), ("skews", 1),
+                        ("fulls", 1)):
+        parser.add_argument("--" + kind, type=int, default=count)
     parser.add_argument("--stop-seconds", type=float, default=8)
-    parser.add_argument("--partitions", type=int, default=1)
+    parser.add_argument("--disk-mb", type=int, default=1024, help="size of each database server's disk")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no fault after this time")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--report", help="write everything that was found to this file")
     options = parser.parse_args()
     folder, good = tempfile.mkdtemp(prefix="toolyard-chaos-"), False
     try:

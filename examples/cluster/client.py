@@ -14,8 +14,8 @@ class Refused(Exception):
 class Gateway:
     """A connection. Any failure raises OSError, and the connection is then of no more use."""
 
-    def __init__(self, port, token, within=10):
-        self.socket = socket.create_connection(("127.0.0.1", port), within)
+    def __init__(self, port, token, within=10, host="127.0.0.1"):
+        self.socket = socket.create_connection((host, port), within)
         self.number = 0
         key = base64.b64encode(os.urandom(16)).decode()
         head = ("GET / HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

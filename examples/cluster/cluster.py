@@ -26,6 +26,10 @@ CHECK_SECONDS = 20
 class Cluster:
     """Everything, in the order in which it starts."""
 
+    # The address of everything but the nodes.
+    host = "127.0.0.1"
+    disk_mb = None
+
     def __init__(self, program, nodes, folder):
         self.program, self.count, self.folder = os.path.abspath(program), nodes, folder
         self.token = secrets.token_hex(16)
@@ -37,7 +41,8 @@ class Cluster:
         moto_place = need_moto()
         os.chmod(self.folder, 0o755)
         open(self.effects, "a").close()
-        self.primary, self.standby = Postgres("postgres_a", self.folder), Postgres("postgres_b", self.folder)
+        self.primary, self.standby = [
+            Postgres(name, self.folder, self.host, self.disk_mb) for name in ("postgres_a", "postgres_b")]
         self.parts += [self.primary, self.standby]
         self.primary.create()
         self.primary.start()
@@ -46,12 +51,15 @@ class Cluster:
         self.standby.start()
         self.primary.require_standby(self.standby.name)
         say("PostgreSQL: primary on port %d, synchronous standby on port %d" % (self.primary.port, self.standby.port))
-        self.moto = Moto(self.folder)
+        self.moto = Moto(self.folder, self.host)
         self.parts.append(self.moto)
         self.moto.start(moto_place)
         say("bucket: s3://%s at %s (moto)" % (BUCKET, self.moto.url))
         self.nodes = [self.node(number) for number in range(1, self.count + 1)]
         for node in self.nodes:
+            if node.relay:
+                self.parts.append(node.relay)
+                node.relay.start()
             self.parts.append(node)
             node.start()
             node.wait_tools()
@@ -64,12 +72,17 @@ class Cluster:
 
     def store_url(self):
         """Both servers: after a failover, nodes find the one that takes writes."""
-        hosts = ",".join("127.0.0.1:%d" % server.port for server in (self.primary, self.standby))
+        hosts = ",".join("%s:%d" % (server.host, server.port) for server in (self.primary, self.standby))
         return "postgres://toolyard@%s/toolyard?target_session_attrs=read-write" % hosts
 
     def node(self, number):
         environment = self.moto.environment()
-        return Node(number, self.folder, self.program, self.token, self.store_url(), environment, self.effects)
+        return Node(number, self.folder, self.program, self.token, self.store_url(), environment, self.effects,
+                    self.place(number))
+
+    def place(self, _number):
+        """The namespace and address of a node; None for this machine's own."""
+        return None
 
     def fail_over(self):
         """Kills the primary, promotes the standby, and makes a new standby of what was the primary."""
@@ -100,6 +113,8 @@ class Cluster:
         for part in reversed(self.parts):
             # PostgreSQL takes SIGINT for a fast stop.
             part.end(signal.SIGINT if isinstance(part, Postgres) else signal.SIGTERM)
+            if isinstance(part, Postgres):
+                part.unmount()
 
 
 def check(cluster):

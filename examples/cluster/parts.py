@@ -18,6 +18,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 REQUIREMENTS = os.path.join(ROOT, "tests", "object-store", "requirements.txt")
 PACKAGES = {"postgres": "postgresql", "haproxy": "haproxy"}
+# What only some scripts need.
+NETWORK_PACKAGES = {"ip": "iproute2", "nft": "nftables"}
+CLOCK_PACKAGES = {"faketime": "faketime"}
 START_WITHIN = 90
 BUCKET = "toolyard"
 CANNOT_RUN = 77
@@ -43,9 +46,10 @@ def find(name):
     return postgres_program(name) if name == "postgres" else shutil.which(name)
 
 
-def need_programs():
-    """Installs PostgreSQL and haproxy where that is possible, or says what is missing."""
-    missing = [package for program, package in PACKAGES.items() if not find(program)]
+def need_programs(packages=None):
+    """Installs PostgreSQL and haproxy, or other packages, where that is possible, or says what is missing."""
+    packages = packages or PACKAGES
+    missing = [package for program, package in packages.items() if not find(program)]
     if not missing:
         return
     if os.geteuid() == 0 and shutil.which("apt-get"):
@@ -57,7 +61,7 @@ def need_programs():
         if subprocess.run(install, env=environment, **quiet).returncode:
             subprocess.run(["apt-get", "update", "-q"], **quiet)
             subprocess.run(install, env=environment, **quiet)
-    missing = [package for program, package in PACKAGES.items() if not find(program)]
+    missing = [package for program, package in packages.items() if not find(program)]
     if missing:
         raise CannotRun("missing: install the packages " + " ".join(missing))
 
@@ -91,8 +95,9 @@ def wait_for(what, holds, within=START_WITHIN):
 class Part:
     """A process that was started here. It is ended by its id, with its group."""
 
-    def __init__(self, name, folder):
+    def __init__(self, name, folder, host="127.0.0.1"):
         self.name, self.process, self.log = name, None, os.path.join(folder, name + ".log")
+        self.host = host
 
     def launch(self, command, **options):
         with open(self.log, "ab") as log:
@@ -124,10 +129,12 @@ class Part:
 class Postgres(Part):
     """One server; a standby is copied from its primary and follows it."""
 
-    def __init__(self, name, folder):
-        super().__init__(name, folder)
-        self.data, self.port = os.path.join(folder, name), free_port()
-        self.folder = folder
+    def __init__(self, name, folder, host="127.0.0.1", disk_mb=None):
+        super().__init__(name, folder, host)
+        self.port, self.disk_mb = free_port(), disk_mb
+        # A server with a disk of its own has its data below the mount point, which stays when the data is replaced.
+        self.disk = os.path.join(folder, name)
+        self.data = os.path.join(self.disk, "data") if disk_mb else self.disk
 
     def as_server(self, command):
         """PostgreSQL does not run as root."""
@@ -145,16 +152,17 @@ class Postgres(Part):
         if done.returncode:
             raise RuntimeError("%s: %s" % (" ".join(command[:2]), done.stderr.strip()))
 
-    def sql(self, text):
+    def sql(self, text, database="postgres"):
         """The answer of a statement, or None if the server does not answer."""
-        command = [postgres_program("psql") or "psql", "-X", "-A", "-t", "-q", "-h", "127.0.0.1", "-p",
-                   str(self.port), "-U", "toolyard", "-d", "postgres", "-c", text]
+        command = [postgres_program("psql") or "psql", "-X", "-A", "-t", "-q", "-h", self.host, "-p",
+                   str(self.port), "-U", "toolyard", "-d", database, "-c", text]
         done = self.run(command)
         return done.stdout.strip() if done.returncode == 0 else None
 
     def settings(self, standby_name):
         # On one machine the two servers answer within milliseconds. What an operator changes is in the guide.
-        return {"port": self.port, "listen_addresses": "127.0.0.1", "unix_socket_directories": "",
+        return {"port": self.port, "listen_addresses": self.host, "unix_socket_directories": "",
+                "max_wal_size": "256MB", "min_wal_size": "64MB",
                 "cluster_name": self.name, "synchronous_commit": "on",
                 "synchronous_standby_names": standby_name, "max_connections": 300, "wal_level": "replica",
                 "hot_standby": "on", "max_wal_senders": 8, "wal_keep_size": "256MB", "shared_buffers": "64MB"}
@@ -169,25 +177,39 @@ class Postgres(Part):
                 file.write("%s = '%s'\n" % (name, value))
 
     def create(self):
-        os.makedirs(self.data, mode=0o700)
-        if os.geteuid() == 0:
-            shutil.chown(self.data, "postgres", "postgres")
+        self.make_folder()
         self.check([postgres_program("initdb"), "-D", self.data, "-U", "toolyard", "-A", "trust", "-E", "UTF8",
                     "--locale=C.UTF-8", "--no-sync"])
+        if self.host != "127.0.0.1":
+            with open(os.path.join(self.data, "pg_hba.conf"), "a") as file:
+                file.write("host all,replication all samenet trust\n")
         self.write_settings()
 
-    def copy_from(self, primary):
+    def make_folder(self):
+        """An empty folder for the data, on a disk of its own if it has one."""
         shutil.rmtree(self.data, ignore_errors=True)
+        if self.disk_mb and not os.path.ismount(self.disk):
+            os.makedirs(self.disk, exist_ok=True)
+            mount = ["mount", "-t", "tmpfs", "-o", "size=%dm,mode=755" % self.disk_mb, "tmpfs", self.disk]
+            if subprocess.run(mount, stderr=subprocess.DEVNULL).returncode:
+                raise CannotRun("a disk of its own for the database (tmpfs) cannot be mounted")
         os.makedirs(self.data, mode=0o700)
         if os.geteuid() == 0:
             shutil.chown(self.data, "postgres", "postgres")
-        self.check([postgres_program("pg_basebackup"), "-D", self.data, "-h", "127.0.0.1", "-p", str(primary.port),
+
+    def unmount(self):
+        if self.disk_mb and os.path.ismount(self.disk):
+            subprocess.run(["umount", self.disk], stderr=subprocess.DEVNULL)
+
+    def copy_from(self, primary):
+        self.make_folder()
+        self.check([postgres_program("pg_basebackup"), "-D", self.data, "-h", primary.host, "-p", str(primary.port),
                     "-U", "toolyard", "-R", "-X", "stream", "-c", "fast", "--no-sync"])
         path = os.path.join(self.data, "postgresql.auto.conf")
         self.write_settings()
         with open(path, "a") as file:
-            file.write("primary_conninfo = 'host=127.0.0.1 port=%d user=toolyard application_name=%s'\n"
-                       % (primary.port, self.name))
+            file.write("primary_conninfo = 'host=%s port=%d user=toolyard application_name=%s'\n"
+                       % (primary.host, primary.port, self.name))
 
     def start(self):
         self.launch(self.as_server([postgres_program("postgres"), "-D", self.data]))
@@ -208,16 +230,16 @@ class Postgres(Part):
 
 
 class Moto(Part):
-    def __init__(self, folder):
-        super().__init__("moto", folder)
+    def __init__(self, folder, host="127.0.0.1"):
+        super().__init__("moto", folder, host)
         self.port = free_port()
 
     @property
     def url(self):
-        return "http://127.0.0.1:%d" % self.port
+        return "http://%s:%d" % (self.host, self.port)
 
     def start(self, place):
-        self.launch([os.path.join(place, "bin", "moto_server"), "-H", "127.0.0.1", "-p", str(self.port)])
+        self.launch([os.path.join(place, "bin", "moto_server"), "-H", self.host, "-p", str(self.port)])
         wait_for("the start of moto", lambda: request("GET", self.url + "/moto-api/")[0] == 200)
         request("PUT", self.url + "/" + BUCKET)
 
@@ -229,23 +251,30 @@ class Moto(Part):
 class Node(Part):
     """A node of Toolyard. Its home is its own; its state lies in the shared store."""
 
-    def __init__(self, number, folder, program, token, url, environment, effects):
-        super().__init__("node%d" % number, folder)
+    def __init__(self, number, folder, program, token, url, environment, effects, place=None):
+        # `place` is the namespace of the network in which the node runs, and its address there.
+        self.namespace, host = place or (None, "127.0.0.1")
+        super().__init__("node%d" % number, folder, host)
         self.home, self.port, self.program = os.path.join(folder, self.name), free_port(), program
+        self.relay = Relay(self, folder) if self.namespace else None
         self.token, self.environment = token, dict(os.environ, TOOLYARD_STORE_URL=url, **environment)
         os.makedirs(self.home, mode=0o700)
         with open(os.path.join(self.home, "config.toml"), "w") as file:
             file.write(CONFIGURATION % {
-                "name": self.name, "bucket": BUCKET, "port": self.port, "token": token,
+                "name": self.name, "bucket": BUCKET, "host": host, "address": self.url, "port": self.port, "token": token,
                 "python": sys.executable, "effects": os.path.join(HERE, "effects.py"), "file": effects,
             })
 
     @property
     def url(self):
-        return "http://127.0.0.1:%d" % self.port
+        return "http://%s:%d" % (self.host, self.port)
 
-    def start(self, wait=True):
-        self.launch([self.program, "--home", self.home, "up"], env=self.environment)
+    def inside(self, command):
+        """A command as it is run in the node's namespace. `ip` replaces itself with the program."""
+        return command if self.namespace is None else ["ip", "netns", "exec", self.namespace] + command
+
+    def start(self, wait=True, **environment):
+        self.launch(self.inside([self.program, "--home", self.home, "up"]), env=dict(self.environment, **environment))
         if wait:
             self.wait_ready()
 
@@ -265,8 +294,8 @@ class Node(Part):
 
     def command(self, *words):
         """A command of this node; what it prints as JSON."""
-        done = subprocess.run([self.program, "--home", self.home, "--json"] + list(words), capture_output=True,
-                              text=True, env=self.environment)
+        command = self.inside([self.program, "--home", self.home, "--json"] + list(words))
+        done = subprocess.run(command, capture_output=True, text=True, env=self.environment)
         if done.returncode:
             raise RuntimeError("toolyard %s: %s" % (" ".join(words), done.stderr.strip() or done.stdout.strip()))
         return json.loads(done.stdout)
@@ -275,11 +304,13 @@ class Node(Part):
 CONFIGURATION = """\
 [node]
 name = "%(name)s"
+address = "%(address)s"
 
 [store]
 bucket = "s3://%(bucket)s/blobs"
 
 [gateway]
+allowedHosts = ["%(host)s"]
 port = %(port)d
 token = "%(token)s"
 
@@ -291,7 +322,7 @@ mode = "yolo"
 
 [mcp.servers.effects]
 command = "%(python)s"
-args = ["%(effects)s", "%(file)s"]
+args = ["%(effects)s", "%(file)s", "%(name)s"]
 trust = "annotations"
 idleSeconds = 600
 
@@ -300,18 +331,34 @@ enabled = false
 """
 
 
+class Relay(Part):
+    """Passes connections to a node's address in its namespace on to the node's loopback port. The nodes of a test listen on
+    loopback, where clients without a paired device are let in; so every client of a test is a local one."""
+
+    def __init__(self, node, folder):
+        super().__init__("relay-" + node.name, folder, node.host)
+        self.node, self.config = node, os.path.join(folder, self.name + ".cfg")
+
+    def start(self):
+        with open(self.config, "w") as file:
+            file.write("global\n    maxconn 4000\ndefaults\n    mode tcp\n    timeout connect 2s\n    timeout client 1h\n"
+                       "    timeout server 1h\nlisten node\n    bind %s:%d\n    server node 127.0.0.1:%d\n"
+                       % (self.host, self.node.port, self.node.port))
+        self.launch(self.node.inside([shutil.which("haproxy"), "-db", "-f", self.config]))
+
+
 class Haproxy(Part):
-    def __init__(self, folder, nodes):
-        super().__init__("haproxy", folder)
+    def __init__(self, folder, nodes, name="haproxy"):
+        super().__init__(name, folder)
         self.port, self.nodes = free_port(), nodes
-        self.config = os.path.join(folder, "haproxy.cfg")
+        self.config = os.path.join(folder, name + ".cfg")
 
     @property
     def url(self):
         return "http://127.0.0.1:%d" % self.port
 
     def start(self):
-        servers = "".join("    server %s 127.0.0.1:%d check\n" % (node.name, node.port) for node in self.nodes)
+        servers = "".join("    server %s %s:%d check\n" % (node.name, node.host, node.port) for node in self.nodes)
         with open(os.path.join(HERE, "haproxy.cfg")) as file:
             text = file.read().replace("PORT", str(self.port)).replace("    # SERVERS\n", servers)
         with open(self.config, "w") as file:

@@ -3,7 +3,7 @@
 
 mod admission;
 mod served;
-mod wire;
+pub(crate) mod wire;
 
 pub(crate) use admission::{busy, cpu, strangers};
 pub(crate) use served::serve;
