@@ -1,10 +1,10 @@
 //! Opens the store that the configuration names: on this machine's disk, or in a PostgreSQL that several nodes share.
 
-use crate::{config::Resolved, home::Home};
+use crate::{config::Resolved, home::Home, shared_config};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use toolyard_bucket::{Bucket, BucketError};
 use toolyard_engine::{
-    BoxFuture, Store,
+    BoxFuture, SealedStore, Store,
     chain::Signer,
     ledger::announces,
     store::{Owner, StoreError},
@@ -26,6 +26,10 @@ pub(crate) struct Opened {
     pub(crate) signer: Signer,
     /// The store on this machine's disk, if that is where state is kept.
     pub(crate) on_disk: Option<Arc<SqliteStore>>,
+    /// The store in a database, if that is where state is kept.
+    pub(crate) shared: Option<Arc<PostgresStore>>,
+    /// The same store with its facts sealed, if several nodes share it: for what is read before there is an engine.
+    pub(crate) facts: Option<Arc<SealedStore>>,
 }
 
 fn broken(error: anyhow::Error) -> Failure {
@@ -41,9 +45,12 @@ pub(crate) fn open(resolved: &Resolved) -> Result<Opened, Failure> {
             .suggest("Without store.url blobs are kept on this machine's disk."));
     }
     if let Some(url) = url(resolved) {
-        let store = open_shared(resolved, &url, false)?;
-        let signer = home.cluster_signer(&cluster_keys(&store, home)?).map_err(broken)?;
-        return Ok(Opened { store: Arc::new(store), signer, on_disk: None });
+        let store = Arc::new(open_shared(resolved, &url, false)?);
+        let keys = cluster_keys(&store, home)?;
+        let signer = home.cluster_signer(&keys).map_err(broken)?;
+        let sealing = Arc::new(home.cluster_signer(&keys).map_err(broken)?);
+        let facts = Some(Arc::new(SealedStore::new(store.clone(), sealing)));
+        return Ok(Opened { store: store.clone(), signer, on_disk: None, shared: Some(store), facts });
     }
     if let Some(to) = moved(home)? {
         return Err(Failure::new(ErrorCode::StoreUnavailable, format!("the state of this home was moved to {to}"))
@@ -52,7 +59,25 @@ pub(crate) fn open(resolved: &Resolved) -> Result<Opened, Failure> {
     let store = SqliteStore::open(&home.state(), StoreOptions::default())?;
     home.settle_next_key(|next| Ok(announces(&store, &next.verifier())?)).map_err(broken)?;
     let store = Arc::new(store);
-    Ok(Opened { store: store.clone(), signer: home.signer().map_err(broken)?, on_disk: Some(store) })
+    Ok(Opened {
+        store: store.clone(),
+        signer: home.signer().map_err(broken)?,
+        on_disk: Some(store),
+        shared: None,
+        facts: None,
+    })
+}
+
+/// Opens the store, and takes over the configuration that the nodes of its cluster share. May block.
+pub(crate) fn open_agreed(resolved: &mut Resolved) -> Result<Opened, Failure> {
+    if let Some(opened) = resolved.opened.take() {
+        return Ok(opened);
+    }
+    let opened = open(resolved)?;
+    if let Some(facts) = &opened.facts {
+        shared_config::agree(resolved, facts.clone())?;
+    }
+    Ok(opened)
 }
 
 /// The database that several nodes share, if there is one.
