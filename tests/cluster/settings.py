@@ -84,7 +84,7 @@ class Configured(Node):
 
     def show(self, credential, address="203.0.113.9"):
         """The status with which a request with a credential is answered, from an address behind a proxy."""
-        request = urllib.request.Request(self.url + "/runs", headers={"Authorization": f"Bearer {credential}", "X-Forwarded-For": address})
+        request = urllib.request.Request(self.url + "/metrics", headers={"Authorization": f"Bearer {credential}", "X-Forwarded-For": address})
         try:
             with urllib.request.urlopen(request, timeout=10) as answer:
                 return answer.status
@@ -162,7 +162,7 @@ def settings(program, postgres, folder):
         until("the pushed policy was never used", lambda: a.create(f"{time.monotonic()}.md")[0] == "POLICY_DENIED")
         a.run("config", "rollback", "1")
         at_once(a, b)
-        guesses(a, b)
+        guesses(a, b, postgres, database)
         # A third node needs nothing but the database: even the token comes from there.
         c = Configured(program, folder, "c", vault, url, "")
         c.up()
@@ -213,10 +213,13 @@ def at_once(a, b):
     assert a.version() == before + 6, (before, a.version())
 
 
-def guesses(a, b):
+def guesses(a, b, postgres, database):
     """Ten wrong credentials, five at each node."""
     for _ in range(5):
         assert [a.show("wrong"), b.show("wrong")] == [401, 401]
+    # The right credential would start the count again, so it is shown after the lockout only.
+    sql = "SELECT count(*) FROM toolyard.facts WHERE space = 'guesses' AND encode(value, 'escape') LIKE '%lockedUntil%'"
+    until("the wrong credentials were never counted together", lambda: postgres.sql(database, sql) == "1")
     until("the address was never locked out everywhere", lambda: [a.show(SHARED_TOKEN), b.show(SHARED_TOKEN)] == [429, 429])
     assert [a.show(SHARED_TOKEN, "203.0.113.10"), b.show(SHARED_TOKEN, "203.0.113.10")] == [200, 200]
 
