@@ -1,8 +1,13 @@
 //! Opens the store that the configuration names: on this machine's disk, or in a PostgreSQL that several nodes share.
 
-use crate::{config::Resolved, home::Home, shared_config};
+use crate::{
+    config::{Config, Resolved},
+    home::Home,
+    shared_config,
+};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use toolyard_bucket::{Bucket, BucketError};
+use toolyard_context::store::shared::PieceStore;
 use toolyard_engine::{
     BoxFuture, SealedStore, Store,
     chain::Signer,
@@ -142,6 +147,44 @@ fn bucket(resolved: &Resolved) -> Result<Option<Arc<dyn LargeBlobs>>, Failure> {
     let bucket = Bucket::open(place).map_err(invalid)?;
     bucket.wait(bucket.check()).map_err(invalid)?;
     Ok(Some(Arc::new(InBucket(bucket))))
+}
+
+/// Whole pieces of the context store's files in the bucket, apart for each account.
+struct PiecesInBucket(Bucket);
+
+impl PiecesInBucket {
+    fn of(&self, account: &str) -> Bucket {
+        self.0.below(&format!("context/{}", &canonical::sha256_hex(account.as_bytes())[..32]))
+    }
+}
+
+impl PieceStore for PiecesInBucket {
+    fn put(&self, account: &str, pieces: Vec<(String, Vec<u8>)>) -> Result<(), String> {
+        let bucket = self.of(account);
+        bucket.wait(bucket.put_all(pieces)).map_err(|error| error.to_string())
+    }
+
+    fn get(&self, account: &str, sha256: &str) -> Result<Option<Vec<u8>>, String> {
+        let bucket = self.of(account);
+        bucket.wait(bucket.get(sha256)).map_err(|error| error.to_string())
+    }
+
+    fn hashes(&self, account: &str, after: &str, limit: usize) -> Result<Vec<String>, String> {
+        let bucket = self.of(account);
+        bucket.wait(bucket.hashes(after, limit)).map_err(|error| error.to_string())
+    }
+
+    fn remove(&self, account: &str, sha256: &str) -> Result<bool, String> {
+        let bucket = self.of(account);
+        bucket.wait(bucket.remove(sha256)).map_err(|error| error.to_string())
+    }
+}
+
+/// Where pieces of the context store's files are kept apart from the store, if a bucket is configured.
+pub(crate) fn pieces(config: &Config) -> Result<Option<Arc<dyn PieceStore>>, Failure> {
+    let Some(place) = &config.store.bucket else { return Ok(None) };
+    let bucket = Bucket::open(place).map_err(|error| Failure::new(ErrorCode::ConfigInvalid, error.to_string()))?;
+    Ok(Some(Arc::new(PiecesInBucket(bucket))))
 }
 
 /// The keys of the cluster; the first node's home gives its own.

@@ -153,7 +153,7 @@ impl Yard {
         };
         let context = match needs {
             Needs::Store if resolved.config.context.enabled => {
-                context::open(&resolved.config.context, &home, &resolved.vault, &engine)?
+                context::open(&resolved.config.context, &home, &resolved.vault, &engine, stores::pieces(&resolved.config)?)?
             }
             Needs::Catalog if resolved.config.context.enabled => {
                 context::register(&engine, &resolved.config.context, Arc::new(Described))?;

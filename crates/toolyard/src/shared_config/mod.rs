@@ -126,6 +126,22 @@ pub(crate) fn compared(
     Ok(Some((version.info, ignored)))
 }
 
+/// Writes the newest version into a node's file, which is then the file of a single machine. Answers whether the file
+/// changed. May block.
+pub(crate) fn take_back(home: &Home, store: Arc<dyn Store>) -> Result<bool, Failure> {
+    let Some(version) = Versions::of(store)?.map(|versions| versions.current()).transpose()?.flatten() else {
+        return Ok(false);
+    };
+    let path = home.config();
+    let file = server_file::text_of(&path)?;
+    let (before, shared) = (config::parsed(&file, "config.toml")?, config::parsed(&version.text, "the configuration")?);
+    if split::changed(&before, &shared).is_empty() {
+        return Ok(false);
+    }
+    server_file::replace(&path, &split::with_shared(&file, &version.text)?)?;
+    Ok(true)
+}
+
 /// A node's configuration under a version.
 fn node_config(version: &Version, own: &Config) -> Result<Config, Failure> {
     let number = version.info.version;

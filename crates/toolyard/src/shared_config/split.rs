@@ -49,6 +49,26 @@ pub(crate) fn shared_text(text: &str) -> Result<String, Failure> {
     Ok(document.to_string())
 }
 
+/// The text of a file with the shared settings of a cluster in place of its own.
+pub(crate) fn with_shared(file: &str, shared: &str) -> Result<String, Failure> {
+    let not_toml = || crate::config::invalid("config.toml is not TOML".to_owned());
+    let mut document: DocumentMut = file.parse().map_err(|_| not_toml())?;
+    let tables: Vec<String> =
+        document.iter().map(|(name, _)| name.to_owned()).filter(|name| !is_of_node(name)).collect();
+    for name in tables {
+        let Some(table) = document.get_mut(&name).and_then(toml_edit::Item::as_table_like_mut) else { continue };
+        let keys: Vec<String> = table.iter().map(|(key, _)| key.to_owned()).collect();
+        for key in keys.iter().filter(|key| !is_of_node(&format!("{name}.{key}"))) {
+            TableLike::remove(table, key);
+        }
+        if table.is_empty() {
+            document.as_table_mut().remove(&name);
+        }
+    }
+    let shared: Map<String, Value> = toml::from_str(shared).map_err(|_| not_toml())?;
+    Ok(Change::make(&document.to_string(), &shared)?.text)
+}
+
 /// A node's configuration: the shared part of one configuration, and the node's own part of another.
 pub(crate) fn combined(mut shared: Config, own: &Config) -> Config {
     let own = own.clone();
@@ -164,6 +184,15 @@ mod tests {
         let (before, after) = (parsed(FILE, "f").unwrap(), parsed(&shared, "v").unwrap());
         assert_eq!(changed(&before, &after), Vec::<String>::new());
         assert_eq!(combined(after, &before), before);
+    }
+
+    #[test]
+    fn a_file_takes_over_the_shared_settings_of_a_cluster() {
+        let shared = "[policy]\nprofile = \"full\"\n[gateway]\nallowedHosts = [\"h\"]\n";
+        let text = with_shared(FILE, shared).unwrap();
+        let config = parsed(&text, "f").unwrap();
+        assert_eq!(config, combined(parsed(shared, "s").unwrap(), &parsed(FILE, "f").unwrap()), "{text}");
+        assert!(text.contains("port = 7 # its own") && !text.contains("deleteFile"), "{text}");
     }
 
     #[test]
