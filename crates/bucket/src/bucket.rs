@@ -25,6 +25,8 @@ const RETRIES: usize = 5;
 const RETRY_WITHIN: Duration = Duration::from_secs(60);
 /// How long one request may take: the largest blob has 512 MiB.
 const REQUEST_WITHIN: Duration = Duration::from_secs(120);
+/// Blobs that [`Bucket::put_all`] writes at a time.
+const WRITES_AT_ONCE: usize = 8;
 /// How long connecting may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// Largest object that is read: the largest blob of a store.
@@ -42,7 +44,7 @@ pub struct Bucket {
     prefix: Path,
     /// As it is configured, for messages.
     place: String,
-    worker: Worker,
+    worker: Arc<Worker>,
 }
 
 /// What a request to the bucket answers.
@@ -92,7 +94,14 @@ impl Bucket {
     fn over(objects: Arc<dyn ObjectStore>, prefix: Path, place: &str) -> Result<Self, BucketError> {
         let place = place.to_owned();
         let worker = Worker::start().map_err(|error| BucketError::Unavailable(place.clone(), error.to_string()))?;
-        Ok(Self { objects, prefix, place, worker })
+        Ok(Self { objects, prefix, place, worker: Arc::new(worker) })
+    }
+
+    /// The part of this bucket below a folder, whose blobs have nothing to do with those beside it.
+    pub fn below(&self, folder: &str) -> Self {
+        let (objects, place, worker) = (self.objects.clone(), self.place.clone(), self.worker.clone());
+        let prefix = folder.split('/').fold(self.prefix.clone(), |prefix, part| prefix.join(part));
+        Self { objects, prefix, place, worker }
     }
 
     /// The address as it was given.
@@ -219,6 +228,18 @@ impl Bucket {
             return Err(BucketError::Invalid(format!("{sha256:?} is no SHA-256 in lowercase hexadecimal")));
         }
         Ok(self.prefix.clone().join("blobs").join(&sha256[..2]).join(sha256))
+    }
+
+    /// Writes several blobs, some of them at a time.
+    pub fn put_all(&self, blobs: Vec<(String, Vec<u8>)>) -> Answer<()> {
+        let writes: Vec<Answer<()>> = blobs.iter().map(|(sha256, bytes)| self.put(sha256, bytes)).collect();
+        Box::pin(async move {
+            let mut written = futures_util::stream::iter(writes).buffer_unordered(WRITES_AT_ONCE);
+            while let Some(written) = written.next().await {
+                written?;
+            }
+            Ok(())
+        })
     }
 
     /// Blocks until a request is answered. Not for threads of a runtime.

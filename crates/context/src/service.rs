@@ -14,7 +14,7 @@ use crate::{
         account::{Account, lock},
         fs::cut,
         host_paths::HostRoots,
-        shared::SharedAccounts,
+        shared::{SharedAccounts, SharedParts},
         uri::Identity,
     },
 };
@@ -23,7 +23,6 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock},
 };
-use toolyard_engine::Store;
 
 /// Maximum number of open accounts.
 const MAX_ACCOUNTS: usize = 256;
@@ -63,7 +62,7 @@ impl ContextStore {
 
     /// Opens the store of a cluster. The folder is this node's copy of what lies in the shared store, and is filled from
     /// there: it must not be the folder of a single machine.
-    pub fn open_shared(root: PathBuf, config: ContextConfig, shared: Arc<dyn Store>) -> Result<Arc<Self>> {
+    pub fn open_shared(root: PathBuf, config: ContextConfig, shared: SharedParts) -> Result<Arc<Self>> {
         Self::in_folder(root, config, Some(SharedAccounts::new(shared)))
     }
 
@@ -91,6 +90,13 @@ impl ContextStore {
             shared,
             _lock: lock,
         }))
+    }
+
+    /// Removes pieces of files from the bucket of a cluster that no file uses any more. Answers how many. Blocks.
+    pub fn sweep_pieces(&self) -> Result<u64> {
+        let Some(shared) = &self.shared else { return Ok(0) };
+        let accounts: Vec<Arc<Account>> = lock(&self.accounts).values().cloned().collect();
+        accounts.iter().try_fold(0, |removed, account| Ok(removed + shared.sweep(account)?))
     }
 
     /// Sets folders from which agents may not import, even inside a folder that the configuration grants. Only the

@@ -157,6 +157,17 @@ fn allowed_origin(settings: &Settings, origin: &str, host: &str) -> bool {
 pub(crate) struct Guesses {
     rules: RateLimit,
     addresses: Mutex<HashMap<IpAddr, Tries>>,
+    /// What the other nodes of a cluster are to be told; `None` on a single machine.
+    pending: Option<Mutex<HashMap<IpAddr, Pending>>>,
+}
+
+/// What happened at this node since the others were told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Pending {
+    /// Wrong credentials.
+    pub(crate) wrong: u32,
+    /// The right credential was shown: wrong ones before it do not count any more.
+    pub(crate) is_forgotten: bool,
 }
 
 struct Tries {
@@ -166,7 +177,47 @@ struct Tries {
 
 impl Guesses {
     pub(crate) fn new(rules: RateLimit) -> Self {
-        Self { rules, addresses: Mutex::default() }
+        Self { rules, addresses: Mutex::default(), pending: None }
+    }
+
+    /// Also collects what other nodes are to be told.
+    pub(crate) fn shared(self) -> Self {
+        Self { pending: Some(Mutex::default()), ..self }
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    pub(crate) fn rules(&self) -> &RateLimit {
+        &self.rules
+    }
+
+    /// What happened since the last call.
+    pub(crate) fn take_pending(&self) -> HashMap<IpAddr, Pending> {
+        let Some(pending) = &self.pending else { return HashMap::new() };
+        std::mem::take(&mut *pending.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn note(&self, address: IpAddr, change: impl FnOnce(&mut Pending)) {
+        let Some(pending) = &self.pending else { return };
+        let mut pending = pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if pending.len() < MAX_REMEMBERED || pending.contains_key(&address) {
+            change(pending.entry(address).or_default());
+        }
+    }
+
+    /// Locks an address out that guessed at other nodes, too.
+    pub(crate) fn lock_out(&self, address: IpAddr, how_long: Duration) {
+        let until = Instant::now() + how_long;
+        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        if addresses.len() >= MAX_REMEMBERED && !addresses.contains_key(&address) {
+            return;
+        }
+        let tries = addresses.entry(address).or_insert_with(|| Tries { wrong: Vec::new(), locked_until: None });
+        if tries.locked_until.is_none_or(|known| known < until) {
+            tries.locked_until = Some(until);
+        }
     }
 
     fn exempt(&self, origin: &Origin) -> bool {
@@ -189,6 +240,7 @@ impl Guesses {
         if self.exempt(origin) {
             return;
         }
+        self.note(origin.address, |pending| pending.wrong = pending.wrong.saturating_add(1));
         let now = Instant::now();
         let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         if addresses.len() >= MAX_REMEMBERED && !addresses.contains_key(&origin.address) {
@@ -216,7 +268,10 @@ impl Guesses {
 
     /// Forgets an address that has shown the right credential.
     pub(crate) fn right(&self, origin: &Origin) {
-        self.addresses.lock().unwrap_or_else(PoisonError::into_inner).remove(&origin.address);
+        let known = self.addresses.lock().unwrap_or_else(PoisonError::into_inner).remove(&origin.address);
+        if known.is_some() {
+            self.note(origin.address, |pending| *pending = Pending { wrong: 0, is_forgotten: true });
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::{
     node::{HttpNodes, NodeSlots},
     request_slots::RequestSlots,
     settings::Settings,
+    shared_guesses,
     writes::Writes,
 };
 use std::sync::{Arc, PoisonError, RwLock};
@@ -45,10 +46,12 @@ impl Gateway {
                 Err(error) => tracing::error!(error, "other nodes cannot be reached from here"),
             }
         }
+        let guesses = Guesses::new(settings.rate_limit.clone());
+        let guesses = if service.cluster().is_some() { guesses.shared() } else { guesses };
         let inner = Inner {
             hub: Hub::new(service, settings.hub(), stop),
             secret: Secret::new(&settings.token),
-            guesses: Guesses::new(settings.rate_limit.clone()),
+            guesses,
             connection_slots: ConnectionSlots::new(),
             bodies: Arc::default(),
             writes: Writes::default(),
@@ -58,7 +61,30 @@ impl Gateway {
             mounts: RwLock::default(),
             settings,
         };
-        Self { inner: Arc::new(inner) }
+        let gateway = Self { inner: Arc::new(inner) };
+        if gateway.inner.guesses.is_shared() {
+            tokio::spawn(gateway.clone().share_guesses());
+        }
+        gateway
+    }
+
+    /// Counts wrong credentials with the other nodes, until stopped.
+    async fn share_guesses(self) {
+        let mut number = 0_u32;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(shared_guesses::TELL_EVERY) => {}
+                () = self.stop().cancelled() => return,
+            }
+            number = number.wrapping_add(1);
+            let own = self.clone();
+            let look = move || shared_guesses::look(own.service().engine().store(), &own.inner.guesses, number);
+            match tokio::task::spawn_blocking(look).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "wrong credentials are counted by this node alone now"),
+                Err(error) => tracing::error!(%error, "counting wrong credentials ended unexpectedly"),
+            }
+        }
     }
 
     /// The state that clients of all doors share.

@@ -24,6 +24,7 @@ mod request_slots;
 pub mod routes;
 mod rpc;
 pub mod settings;
+mod shared_guesses;
 pub mod tls;
 mod verbs;
 mod writes;

@@ -151,6 +151,8 @@ pub(crate) async fn beat(lease: Arc<Lease>, pool: Arc<Pool>, queue: Arc<Queue>, 
             Ok::<(bool, bool, i64), Trouble>((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
         };
         match tokio::time::timeout(limits::TIME_TO_LIVE, beating).await {
+            // The row is gone because this handle signed off while the beat was on its way.
+            Ok(Ok((false, ..))) if lease.is_closing() => return,
             Ok(Ok((false, ..))) => {
                 tracing::error!(%owner, "this node was fenced: another node has taken over its runs");
                 queue.fence(&owner);

@@ -15,6 +15,7 @@
 //! | `lease` | registration, beats, hints |
 //! | `large_blobs` | blobs too large to lie beside the records |
 //! | `server` | connections, TLS, which servers are refused |
+//! | `upkeep` | counts and checks for an operator |
 //! | `schema` | migrations; the statements are in `sql/` |
 //! | `limits` | every number |
 //!
@@ -32,6 +33,7 @@ mod schema;
 mod server;
 mod statements;
 mod store;
+mod upkeep;
 mod waiting;
 mod writer;
 
@@ -39,3 +41,4 @@ pub use large_blobs::LargeBlobs;
 pub use server::{ServerReport, check_server, describe_url};
 pub use statements::ClusterKeys;
 pub use store::{PostgresOptions, PostgresStore};
+pub use upkeep::{Check, Stats};

@@ -10,6 +10,11 @@ const VERSION: &str = "version";
 /// The key of the oldest version that may still work with the store.
 const OLDEST: &str = "oldest";
 
+/// The version of the tables that this program makes.
+pub(crate) fn newest() -> i64 {
+    MIGRATIONS.len() as i64
+}
+
 /// Makes or migrates the tables. Nodes that start at once wait for each other.
 pub(crate) async fn migrate(client: &mut Client) -> Result<(), Trouble> {
     if version(client).await? == Some(MIGRATIONS.len() as i64) {

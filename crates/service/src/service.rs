@@ -17,7 +17,7 @@ use toolyard_engine::{
     chain::Verifier,
     plan::{Recovered, SweepHistory},
 };
-use toolyard_protocol::Failure;
+use toolyard_protocol::{ErrorCode, Failure};
 
 /// How often a running process looks for runs that another one left behind.
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
@@ -219,6 +219,11 @@ impl Service {
                     let (resumed, settled, paused) = (resumed.len(), settled_calls.len(), paused.len());
                     tracing::info!(resumed, settled, paused, "recovered runs of a dead process");
                     for (run_id, failure) in failed {
+                        // Several nodes see that an owner died, and one of them takes the run up.
+                        if failure.code == ErrorCode::Conflict {
+                            tracing::info!(%run_id, reason = %failure.message, "a run was left to another process");
+                            continue;
+                        }
                         tracing::error!(%run_id, error = %failure.message, "a run could not be taken up");
                     }
                 }

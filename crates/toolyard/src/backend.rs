@@ -3,7 +3,7 @@
 use crate::{
     cli::Global,
     config::{self, Resolved},
-    home,
+    home, stores,
     wiring::{Needs, Yard},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -37,12 +37,14 @@ impl Backend {
         {
             return Ok(Self::There(client));
         }
-        // The tools of plugins and upstream servers are cached in the store and nowhere else.
+        // The tools of plugins and upstream servers are cached in the store and nowhere else. The policy and the servers of a
+        // cluster are in its store, too.
         let others = !resolved.config.mcp.servers.is_empty()
             || !resolved.config.plugins.paths.is_empty()
             || resolved.home.plugins().join("installed.json").exists();
-        let needs = if others { Needs::Store } else { needs };
+        let needs = if others || stores::url(&resolved).is_some() { Needs::Store } else { needs };
         let yard = Yard::open(resolved, needs)?;
+        let others = others || !yard.mcp.servers.is_empty();
         if others {
             // Cached tools are available at once. Servers and plugins without a cache get `MEET_WITHIN` to register
             // theirs.

@@ -13,10 +13,10 @@ pub use file::{
     RetentionConfig, RunFilesMode, StoreConfig, TlsConfig, ToolsConfig, VaultConfig,
 };
 pub use page::reference;
-pub(crate) use patch::Change;
+pub(crate) use patch::{Change, is_applied_live, is_within};
 pub use secrets::texts;
 
-use crate::{cli::Global, home::Home};
+use crate::{cli::Global, home::Home, shared_config::SharedConfig, stores::Opened};
 use std::{
     net::IpAddr,
     path::{Path, PathBuf},
@@ -45,6 +45,10 @@ pub struct Resolved {
     pub config: Config,
     /// Whether this process serves, and so is a node of a cluster if the store is shared.
     pub serves: bool,
+    /// The version of the cluster's configuration that `config` has; 0 if there is none.
+    pub version: u64,
+    /// The store, if it was opened already.
+    pub(crate) opened: Option<Opened>,
 }
 
 /// Reads `config.toml`; a missing file means the defaults.
@@ -55,10 +59,24 @@ pub fn load(home: &Home) -> Result<Config, Failure> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Config::default()),
         Err(e) => return Err(invalid(format!("{} cannot be read: {e}", path.display()))),
     };
-    let config: Config =
-        toml::from_str(&text).map_err(|e| invalid(format!("{}: {}", path.display(), misread(&text, &e))))?;
+    parsed(&text, &path.display().to_string())
+}
+
+/// Reads the text of a configuration. `from` names it in messages.
+pub(crate) fn parsed(text: &str, from: &str) -> Result<Config, Failure> {
+    let config: Config = toml::from_str(text).map_err(|e| invalid(format!("{from}: {}", misread(text, &e))))?;
     secrets::learn(&config);
     Ok(config)
+}
+
+/// A configuration as JSON.
+pub(crate) fn as_value(config: &Config) -> serde_json::Value {
+    secrets::as_value(config)
+}
+
+/// The keys of settings in which two configurations differ.
+pub(crate) fn differences(before: &Config, after: &Config) -> Vec<String> {
+    patch::differences(&secrets::as_value(before), &secrets::as_value(after))
 }
 
 /// What is wrong with the file, by line and key. The line itself is not shown, nor the text that was found: either may be
@@ -98,9 +116,16 @@ pub(crate) fn file_hash(home: &Home, text: &str) -> Result<String, Failure> {
     Ok(toolyard_protocol::canonical::sha256_hex(&keyed))
 }
 
-/// The configuration file as `config.get` answers: as it is now, secrets hidden.
-fn shown(home: &Home) -> toolyard_service::ConfigAnswer {
+/// The configuration as `config.get` answers, secrets hidden: the file as it is now, and what a node of a cluster works with.
+fn shown(home: &Home, shared: Option<&SharedConfig>) -> toolyard_service::ConfigAnswer {
     let file = home.config();
+    if let Some(shared) = shared {
+        let hash = shared.hash().unwrap_or_else(|failure| {
+            tracing::error!(error = failure.message, "the cluster's configuration cannot be read");
+            String::new()
+        });
+        return shared.in_use().redacted().described(&file, hash);
+    }
     let text = std::fs::read_to_string(&file).unwrap_or_default();
     let read = load(home).and_then(|config| checked_policy(&config, &file).map(|_| config));
     let hash = file_hash(home, &text).unwrap_or_else(|failure| {
@@ -148,7 +173,7 @@ pub fn resolve(global: &Global) -> Result<Resolved, Failure> {
         (None, None) => home.default_vault(),
     };
     let vault = std::path::absolute(&vault).map_err(|e| invalid(format!("vault {}: {e}", vault.display())))?;
-    Ok(Resolved { home, vault, vault_was_given, policy, config, serves: false })
+    Ok(Resolved { home, vault, vault_was_given, policy, config, serves: false, version: 0, opened: None })
 }
 
 fn check_numbers(config: &Config) -> Result<(), Failure> {
@@ -192,7 +217,7 @@ pub(crate) fn expand(path: &std::path::Path) -> PathBuf {
     }
 }
 
-fn invalid(message: String) -> Failure {
+pub(crate) fn invalid(message: String) -> Failure {
     redactor().failure(Failure::new(ErrorCode::ConfigInvalid, message))
 }
 
@@ -226,7 +251,13 @@ impl Config {
     }
 
     /// The settings of the network doors.
-    pub fn gateway_settings(&self, token: String, host: IpAddr, home: &Home) -> toolyard_gateway::Settings {
+    pub(crate) fn gateway_settings(
+        &self,
+        token: String,
+        host: IpAddr,
+        home: &Home,
+        shared: Option<SharedConfig>,
+    ) -> toolyard_gateway::Settings {
         let agents = self.policy.agents.keys().filter(|name| !name.contains('*') && *name != "main").cloned();
         let limit = &self.gateway.rate_limit;
         let (own_home, file) = (home.clone(), home.config());
@@ -247,7 +278,7 @@ impl Config {
             agents: agents.collect(),
             profile: self.policy.profile.and_then(|p| serde_json::to_value(p).ok()?.as_str().map(str::to_owned)),
             config_path: Some(file.display().to_string()),
-            config: Arc::new(move || shown(&own_home)),
+            config: Arc::new(move || shown(&own_home, shared.as_ref())),
             state_path: home.state().display().to_string(),
             bridge_url: self.bridge.url.clone(),
             bridge_buffer: toolyard_bridge::mailbox::MailboxLimits {

@@ -2,12 +2,17 @@
 
 use crate::{home::Home, wiring};
 use bytes::Bytes;
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{RegistryError, ToolEntry, ToolSource};
 use toolyard_context::{
     ContextConfig, ContextProvider, ContextStore, PLUGIN, SessionIds,
     error::{ApiError, Code},
+    store::shared::{PieceStore, SharedParts},
     wire::{
         http::{BODY_WITHIN, HttpDoor, MAX_BODY_BYTES, PREFIX, refusal},
         tools,
@@ -25,6 +30,8 @@ use toolyard_service::Lane;
 pub(crate) const PATHS: [&str; 3] = ["/api/v1", "/api/openviking", PREFIX];
 /// How often watched sources are looked at.
 const WATCH_EVERY: Duration = Duration::from_secs(30);
+/// How often unused pieces are looked for in the bucket, in units of [`WATCH_EVERY`]: once an hour.
+const SWEEP_EVERY: u64 = 120;
 
 /// Opens the store and registers its tools. If the store cannot be opened, everything else still works, and its tools
 /// answer with the reason.
@@ -33,14 +40,15 @@ pub(crate) fn open(
     home: &Home,
     vault: &Path,
     engine: &Engine,
+    pieces: Option<Arc<dyn PieceStore>>,
 ) -> Result<Option<Arc<ContextStore>>, Failure> {
     let import_roots = config.import_roots.iter().map(|folder| crate::config::expand(folder)).collect();
     let config = &ContextConfig { import_roots, ..config.clone() };
     let opened = if engine.store().is_shared() {
-        ContextStore::open_shared(home.context_copy(), config.clone(), engine.store().clone())
+        let parts = SharedParts { store: engine.store().clone(), pieces };
+        ContextStore::open_shared(home.context_copy(), config.clone(), parts)
     } else {
-        let root = config.path.as_deref().map_or_else(|| home.context(), crate::config::expand);
-        ContextStore::open(root, config.clone())
+        ContextStore::open(folder(config, home), config.clone())
     };
     match opened {
         Ok(store) => {
@@ -56,6 +64,11 @@ pub(crate) fn open(
             Ok(None)
         }
     }
+}
+
+/// The folder of the context store of a single machine.
+pub(crate) fn folder(config: &ContextConfig, home: &Home) -> PathBuf {
+    config.path.as_deref().map_or_else(|| home.context(), crate::config::expand)
 }
 
 /// The tools as entries of the plugin whose interface they implement. They report invalid arguments themselves, in that
@@ -83,16 +96,27 @@ pub(crate) fn session_ids(engine: &Engine) -> SessionIds {
     Arc::new(move |key: &str| toolyard_service::sessions::session_id(&*store, key))
 }
 
-/// Checks watched sources every `WATCH_EVERY`, until stopped.
+/// Checks watched sources every `WATCH_EVERY`, until stopped. Every `SWEEP_EVERY` times it removes what lies unused in the
+/// bucket of a cluster.
 pub(crate) async fn watch(store: Arc<ContextStore>, stop: CancellationToken) {
-    loop {
+    for number in 1_u64.. {
         tokio::select! {
             () = tokio::time::sleep(WATCH_EVERY) => {}
             () = stop.cancelled() => return,
         }
         let store = store.clone();
-        if let Err(error) = tokio::task::spawn_blocking(move || store.run_watches()).await {
-            tracing::error!(%error, "looking at watched sources ended unexpectedly");
+        let look = move || {
+            store.run_watches();
+            match number.is_multiple_of(SWEEP_EVERY) {
+                true => store.sweep_pieces(),
+                false => Ok(0),
+            }
+        };
+        match tokio::task::spawn_blocking(look).await {
+            Ok(Ok(0)) => {}
+            Ok(Ok(pieces)) => tracing::info!(pieces, "removed pieces of files that no file uses from the bucket"),
+            Ok(Err(error)) => tracing::warn!(error = error.message, "the bucket could not be swept"),
+            Err(error) => tracing::error!(%error, "looking at watched sources ended unexpectedly"),
         }
     }
 }

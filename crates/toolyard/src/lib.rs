@@ -28,6 +28,7 @@ pub mod plugins;
 pub mod progress;
 pub mod run_files;
 mod server_file;
+mod shared_config;
 pub mod stdio;
 mod stores;
 pub mod terminal;

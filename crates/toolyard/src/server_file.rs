@@ -12,6 +12,7 @@ use std::{
 };
 use toolyard_mcp::client::{SandboxConfig, ServerConfig};
 use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_service::Object;
 
 /// The part of a server's configuration that is written. What is left out keeps its default.
 #[derive(Serialize)]
@@ -28,7 +29,8 @@ struct Written<'a> {
 
 #[derive(Serialize)]
 struct Servers<'a> {
-    servers: BTreeMap<&'a str, Written<'a>>,
+    /// `None` removes a server, in a patch.
+    servers: BTreeMap<&'a str, Option<Written<'a>>>,
 }
 
 #[derive(Serialize)]
@@ -54,16 +56,39 @@ pub(crate) fn text_of(path: &Path) -> Result<String, Failure> {
     }
 }
 
+impl<'a> File<'a> {
+    fn with(name: &'a str, config: &'a ServerConfig) -> Self {
+        let written = Written {
+            command: config.command.as_deref(),
+            args: &config.args,
+            url: config.url.as_deref(),
+            sandbox: config.sandbox.as_ref(),
+        };
+        Self { mcp: Servers { servers: BTreeMap::from([(name, Some(written))]) } }
+    }
+
+    fn into_patch(self) -> Result<Object, Failure> {
+        let unwritten = || Failure::new(ErrorCode::InternalError, "the server cannot be written");
+        match serde_json::to_value(self) {
+            Ok(serde_json::Value::Object(patch)) => Ok(patch),
+            _ => Err(unwritten()),
+        }
+    }
+}
+
+/// A patch of the configuration that adds a server.
+pub(crate) fn patch_adding(name: &str, config: &ServerConfig) -> Result<Object, Failure> {
+    File::with(name, config).into_patch()
+}
+
+/// A patch of the configuration that removes a server.
+pub(crate) fn patch_removing(name: &str) -> Result<Object, Failure> {
+    File { mcp: Servers { servers: BTreeMap::from([(name, None)]) } }.into_patch()
+}
+
 /// Appends a server's table.
 pub(crate) fn add(path: &Path, name: &str, config: &ServerConfig) -> Result<(), Failure> {
-    let written = Written {
-        command: config.command.as_deref(),
-        args: &config.args,
-        url: config.url.as_deref(),
-        sandbox: config.sandbox.as_ref(),
-    };
-    let table = toml::to_string(&File { mcp: Servers { servers: BTreeMap::from([(name, written)]) } })
-        .map_err(|e| failed(path, &e))?;
+    let table = toml::to_string(&File::with(name, config)).map_err(|e| failed(path, &e))?;
     let _writing = writing();
     let before = text_of(path)?;
     let gap = if before.is_empty() { "" } else { "\n" };

@@ -1,10 +1,15 @@
 //! Opens the store that the configuration names: on this machine's disk, or in a PostgreSQL that several nodes share.
 
-use crate::{config::Resolved, home::Home};
+use crate::{
+    config::{Config, Resolved},
+    home::Home,
+    shared_config,
+};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use toolyard_bucket::{Bucket, BucketError};
+use toolyard_context::store::shared::PieceStore;
 use toolyard_engine::{
-    BoxFuture, Store,
+    BoxFuture, SealedStore, Store,
     chain::Signer,
     ledger::announces,
     store::{Owner, StoreError},
@@ -26,6 +31,10 @@ pub(crate) struct Opened {
     pub(crate) signer: Signer,
     /// The store on this machine's disk, if that is where state is kept.
     pub(crate) on_disk: Option<Arc<SqliteStore>>,
+    /// The store in a database, if that is where state is kept.
+    pub(crate) shared: Option<Arc<PostgresStore>>,
+    /// The same store with its facts sealed, if several nodes share it: for what is read before there is an engine.
+    pub(crate) facts: Option<Arc<SealedStore>>,
 }
 
 fn broken(error: anyhow::Error) -> Failure {
@@ -41,9 +50,12 @@ pub(crate) fn open(resolved: &Resolved) -> Result<Opened, Failure> {
             .suggest("Without store.url blobs are kept on this machine's disk."));
     }
     if let Some(url) = url(resolved) {
-        let store = open_shared(resolved, &url, false)?;
-        let signer = home.cluster_signer(&cluster_keys(&store, home)?).map_err(broken)?;
-        return Ok(Opened { store: Arc::new(store), signer, on_disk: None });
+        let store = Arc::new(open_shared(resolved, &url, false)?);
+        let keys = cluster_keys(&store, home)?;
+        let signer = home.cluster_signer(&keys).map_err(broken)?;
+        let sealing = Arc::new(home.cluster_signer(&keys).map_err(broken)?);
+        let facts = Some(Arc::new(SealedStore::new(store.clone(), sealing)));
+        return Ok(Opened { store: store.clone(), signer, on_disk: None, shared: Some(store), facts });
     }
     if let Some(to) = moved(home)? {
         return Err(Failure::new(ErrorCode::StoreUnavailable, format!("the state of this home was moved to {to}"))
@@ -52,7 +64,25 @@ pub(crate) fn open(resolved: &Resolved) -> Result<Opened, Failure> {
     let store = SqliteStore::open(&home.state(), StoreOptions::default())?;
     home.settle_next_key(|next| Ok(announces(&store, &next.verifier())?)).map_err(broken)?;
     let store = Arc::new(store);
-    Ok(Opened { store: store.clone(), signer: home.signer().map_err(broken)?, on_disk: Some(store) })
+    Ok(Opened {
+        store: store.clone(),
+        signer: home.signer().map_err(broken)?,
+        on_disk: Some(store),
+        shared: None,
+        facts: None,
+    })
+}
+
+/// Opens the store, and takes over the configuration that the nodes of its cluster share. May block.
+pub(crate) fn open_agreed(resolved: &mut Resolved) -> Result<Opened, Failure> {
+    if let Some(opened) = resolved.opened.take() {
+        return Ok(opened);
+    }
+    let opened = open(resolved)?;
+    if let Some(facts) = &opened.facts {
+        shared_config::agree(resolved, facts.clone())?;
+    }
+    Ok(opened)
 }
 
 /// The database that several nodes share, if there is one.
@@ -117,6 +147,44 @@ fn bucket(resolved: &Resolved) -> Result<Option<Arc<dyn LargeBlobs>>, Failure> {
     let bucket = Bucket::open(place).map_err(invalid)?;
     bucket.wait(bucket.check()).map_err(invalid)?;
     Ok(Some(Arc::new(InBucket(bucket))))
+}
+
+/// Whole pieces of the context store's files in the bucket, apart for each account.
+struct PiecesInBucket(Bucket);
+
+impl PiecesInBucket {
+    fn of(&self, account: &str) -> Bucket {
+        self.0.below(&format!("context/{}", &canonical::sha256_hex(account.as_bytes())[..32]))
+    }
+}
+
+impl PieceStore for PiecesInBucket {
+    fn put(&self, account: &str, pieces: Vec<(String, Vec<u8>)>) -> Result<(), String> {
+        let bucket = self.of(account);
+        bucket.wait(bucket.put_all(pieces)).map_err(|error| error.to_string())
+    }
+
+    fn get(&self, account: &str, sha256: &str) -> Result<Option<Vec<u8>>, String> {
+        let bucket = self.of(account);
+        bucket.wait(bucket.get(sha256)).map_err(|error| error.to_string())
+    }
+
+    fn hashes(&self, account: &str, after: &str, limit: usize) -> Result<Vec<String>, String> {
+        let bucket = self.of(account);
+        bucket.wait(bucket.hashes(after, limit)).map_err(|error| error.to_string())
+    }
+
+    fn remove(&self, account: &str, sha256: &str) -> Result<bool, String> {
+        let bucket = self.of(account);
+        bucket.wait(bucket.remove(sha256)).map_err(|error| error.to_string())
+    }
+}
+
+/// Where pieces of the context store's files are kept apart from the store, if a bucket is configured.
+pub(crate) fn pieces(config: &Config) -> Result<Option<Arc<dyn PieceStore>>, Failure> {
+    let Some(place) = &config.store.bucket else { return Ok(None) };
+    let bucket = Bucket::open(place).map_err(|error| Failure::new(ErrorCode::ConfigInvalid, error.to_string()))?;
+    Ok(Some(Arc::new(PiecesInBucket(bucket))))
 }
 
 /// The keys of the cluster; the first node's home gives its own.

@@ -13,8 +13,9 @@ use std::{
     time::Duration,
 };
 use tokio_util::sync::CancellationToken;
-use toolyard_engine::{Engine, PrunedRuns, Retention};
+use toolyard_engine::{Engine, PrunedRuns, Retention, store::StoreError};
 use toolyard_hooks::{NativeProvider, PrunedSnapshots, SnapshotRetention};
+use toolyard_postgres::PostgresStore;
 use toolyard_protocol::{ErrorCode, Failure, canonical};
 use toolyard_service::{Call, Handle, MethodError, Methods, NoParams, Terms, methods};
 use toolyard_store::{Checked, Copied, SqliteStore, StoreStats, copy_file};
@@ -74,6 +75,8 @@ type Snapshots = (Arc<NativeProvider>, SnapshotRetention);
 struct Inner {
     /// The store on this machine's disk; `None` when state is in a database that several nodes share.
     store: Option<Arc<SqliteStore>>,
+    /// The store in such a database.
+    shared: Option<Arc<PostgresStore>>,
     engine: Engine,
     home: Home,
     retention: RetentionConfig,
@@ -151,20 +154,23 @@ struct Manifest {
 
 impl Upkeep {
     pub(crate) fn new(
-        store: Option<Arc<SqliteStore>>,
+        (store, shared): (Option<Arc<SqliteStore>>, Option<Arc<PostgresStore>>),
         engine: Engine,
         home: Home,
         retention: RetentionConfig,
         snapshots: Option<Snapshots>,
     ) -> Self {
-        Self(Arc::new(Inner { store, engine, home, retention, snapshots, turn: tokio::sync::Mutex::default() }))
+        let turn = tokio::sync::Mutex::default();
+        Self(Arc::new(Inner { store, shared, engine, home, retention, snapshots, turn }))
     }
 
     /// The store on this machine's disk.
     fn on_disk(&self) -> Result<Arc<SqliteStore>, Failure> {
         self.0.store.clone().ok_or_else(|| {
-            Failure::new(ErrorCode::PreconditionFailed, "the state is in a database that several nodes share")
-                .suggest("Use PostgreSQL's own backup and statistics; `toolyard runs verify` checks the record.")
+            Failure::new(ErrorCode::PreconditionFailed, "the state is in a database that several nodes share").suggest(
+                "Back up the database with PostgreSQL's own means, the bucket with versions, and of each home \
+                     config.toml and state/; see \"Backup and restore\" in docs/guide/cluster.md.",
+            )
         })
     }
 
@@ -261,17 +267,56 @@ impl Handle<StorePrune> for Upkeep {
 
 impl Handle<StoreCheck> for Upkeep {
     async fn handle(&self, _: &Call<'_>, _: NoParams) -> Result<Checked, MethodError> {
-        let store = self.on_disk()?;
-        let checked = tokio::task::spawn_blocking(move || store.check()).await;
+        let shared = self.0.shared.clone();
+        let on_disk = if shared.is_none() { Some(self.on_disk()?) } else { None };
+        let checked = tokio::task::spawn_blocking(move || match (on_disk, shared) {
+            (Some(store), _) => store.check(),
+            (None, Some(store)) => store.check().map(shared_check),
+            (None, None) => Err(StoreError::failed("there is no store")),
+        })
+        .await;
         Ok(checked.map_err(|_| Failure::new(ErrorCode::InternalError, "the check failed unexpectedly"))??)
     }
 }
 
 impl Handle<StoreStatsMethod> for Upkeep {
     async fn handle(&self, _: &Call<'_>, _: NoParams) -> Result<StoreStats, MethodError> {
-        let store = self.on_disk()?;
-        let stats = tokio::task::spawn_blocking(move || store.stats()).await;
+        let shared = self.0.shared.clone();
+        let on_disk = if shared.is_none() { Some(self.on_disk()?) } else { None };
+        let stats = tokio::task::spawn_blocking(move || match (on_disk, shared) {
+            (Some(store), _) => store.stats(),
+            (None, Some(store)) => store.stats().map(shared_stats),
+            (None, None) => Err(StoreError::failed("there is no store")),
+        })
+        .await;
         Ok(stats.map_err(|_| Failure::new(ErrorCode::InternalError, "the store could not be looked at"))??)
+    }
+}
+
+/// The check of a database in the words of the check of a disk. A database has no journals of ours.
+fn shared_check(check: toolyard_postgres::Check) -> Checked {
+    let toolyard_postgres::Check { version, runs, frames, blobs, problems, problem_count } = check;
+    Checked { ok: problem_count == 0, version, runs, frames, blobs, journals: 0, problems, problem_count }
+}
+
+/// The figures of a database in the words of those of a disk.
+fn shared_stats(stats: toolyard_postgres::Stats) -> StoreStats {
+    StoreStats {
+        version: stats.version,
+        runs: stats.runs,
+        open_runs: stats.open_runs,
+        frames: stats.frames,
+        facts: stats.facts,
+        ledger_entries: stats.ledger_entries,
+        blobs: stats.blobs,
+        processes: stats.processes,
+        database_bytes: stats.database_bytes,
+        free_bytes: 0,
+        log_bytes: 0,
+        blob_file_bytes: stats.large_blob_bytes,
+        journal_bytes: 0,
+        used_bytes: stats.database_bytes,
+        oldest_run: stats.oldest_run,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The methods about upstream MCP servers, for the command line and the local socket.
 
-use crate::server_file;
+use crate::{server_file, shared_config::SharedConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use toolyard_mcp::{
 use toolyard_plugins::sandboxed::server_spec;
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_sandbox::launch::ConfinedLauncher;
-use toolyard_service::{Call, Handle, MethodError, Methods, NoParams, Terms, methods};
+use toolyard_service::{Call, Handle, MethodError, Methods, NoParams, Object, Terms, methods};
 
 /// Starts or stops a server that the configuration names: nothing more is granted.
 const OPERATE: Terms = Terms::new(Some(Scope::Admin), Effect::State).local();
@@ -60,6 +60,8 @@ pub(crate) struct UpstreamMethods {
     pub(crate) upstreams: Upstreams,
     /// The file that servers are added to.
     pub(crate) config: PathBuf,
+    /// The configuration that they are added to in a cluster.
+    pub(crate) shared: Option<SharedConfig>,
 }
 
 /// Upstream servers.
@@ -146,6 +148,13 @@ pub struct ServerLog {
 }
 
 impl UpstreamMethods {
+    /// Makes a version of the cluster's configuration with a change, and has this node use it.
+    async fn change_shared(&self, shared: &SharedConfig, patch: Object, call: &Call<'_>) -> Result<(), Failure> {
+        let (own, by) = (shared.clone(), call.caller.principal.clone());
+        blocking(move || own.patch(&patch, None, false, &by)).await?;
+        shared.take_up().await.map(drop)
+    }
+
     fn tested(&self, name: &str, started: Result<ServerStatus, Failure>) -> Result<Tested, Failure> {
         let status = self.upstreams.status().into_iter().find(|server| server.name == name);
         let log = self.upstreams.log(name)?;
@@ -180,17 +189,29 @@ impl Handle<McpAdd> for UpstreamMethods {
         }
         let config = ServerConfig { command, args, url, sandbox, ..ServerConfig::default() };
         config.check(&name).map_err(|why| Failure::new(ErrorCode::ValidationError, why))?;
-        let (file, kept, own) = (self.config.clone(), config.clone(), name.clone());
-        blocking(move || server_file::add(&file, &own, &kept)).await?;
-        let spec = server_spec(&ConfinedLauncher::new(), &name, &config, crate::config::expand);
-        drop(self.upstreams.add(vec![spec]));
+        if let Some(shared) = &self.shared {
+            self.change_shared(shared, server_file::patch_adding(&name, &config)?, call).await?;
+        } else {
+            let (file, kept, own) = (self.config.clone(), config.clone(), name.clone());
+            blocking(move || server_file::add(&file, &own, &kept)).await?;
+            let spec = server_spec(&ConfinedLauncher::new(), &name, &config, crate::config::expand);
+            drop(self.upstreams.add(vec![spec]));
+        }
         let started = self.upstreams.start(&name).await;
         Ok(self.tested(&name, started)?)
     }
 }
 
 impl Handle<McpRemove> for UpstreamMethods {
-    async fn handle(&self, _: &Call<'_>, params: ServerParams) -> Result<Removed, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: ServerParams) -> Result<Removed, MethodError> {
+        if let Some(shared) = &self.shared {
+            if !shared.in_use().mcp.servers.contains_key(&params.server) {
+                let message = format!("{} is not in the cluster's configuration", params.server);
+                return Err(Failure::new(ErrorCode::NotFound, message).into());
+            }
+            self.change_shared(shared, server_file::patch_removing(&params.server)?, call).await?;
+            return Ok(Removed { removed: params.server });
+        }
         let (file, own) = (self.config.clone(), params.server.clone());
         blocking(move || server_file::remove(&file, &own)).await?;
         self.upstreams.remove(&params.server).await;

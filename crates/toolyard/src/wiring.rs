@@ -13,6 +13,7 @@ use crate::{
     notify::{self, Notifications},
     plugins::PluginMethods,
     run_files::RunFiles,
+    shared_config::{Running, SharedConfig},
     stores::{self, Opened},
     tool_methods::ToolMethods,
     upkeep::Upkeep,
@@ -75,6 +76,8 @@ pub struct Yard {
     pub(crate) upkeep: Option<Upkeep>,
     /// Notifications to a person elsewhere.
     pub(crate) notifications: Notifications,
+    /// The configuration that the nodes of a cluster share; absent on a single machine.
+    pub(crate) shared: Option<SharedConfig>,
 }
 
 /// Declares the methods that are implemented outside the service: of the context store, plugins and upstream servers.
@@ -116,15 +119,16 @@ pub enum Needs {
 
 impl Yard {
     /// Opens the parts that the configuration and `needs` select.
-    pub fn open(resolved: Resolved, needs: Needs) -> Result<Self, Failure> {
+    pub fn open(mut resolved: Resolved, needs: Needs) -> Result<Self, Failure> {
         let home = resolved.home.clone();
         toolyard_sandbox::launch::hide(home.hidden_from_programs());
-        let Opened { store, signer, on_disk } = if needs == Needs::Store {
-            stores::open(&resolved)?
+        let Opened { store, signer, on_disk, shared: in_database, .. } = if needs == Needs::Store {
+            stores::open_agreed(&mut resolved)?
         } else {
             let signer = toolyard_engine::chain::Signer::from_secret("none", &[0; 32]);
-            Opened { store: Arc::new(MemoryStore::new()), signer, on_disk: None }
+            Opened { store: Arc::new(MemoryStore::new()), signer, on_disk: None, shared: None, facts: None }
         };
+        let (started_with, version) = (resolved.config.clone(), resolved.version);
         let engine = Engine::new(EngineParts {
             store: store.clone(),
             signer,
@@ -149,7 +153,7 @@ impl Yard {
         };
         let context = match needs {
             Needs::Store if resolved.config.context.enabled => {
-                context::open(&resolved.config.context, &home, &resolved.vault, &engine)?
+                context::open(&resolved.config.context, &home, &resolved.vault, &engine, stores::pieces(&resolved.config)?)?
             }
             Needs::Catalog if resolved.config.context.enabled => {
                 context::register(&engine, &resolved.config.context, Arc::new(Described))?;
@@ -212,7 +216,17 @@ impl Yard {
         let reported = plugins.clone();
         service.report_plugins(move || crate::plugins::report(&reported));
         let context_methods = context.as_ref().map(|store| ContextMethods::new(store.clone(), service.engine()));
-        let upstream_methods = UpstreamMethods { upstreams: upstreams.clone(), config: home.config() };
+        let running = Running {
+            engine: service.engine().clone(),
+            notifications: notifications.clone(),
+            upstreams: upstreams.clone(),
+        };
+        let shared = match needs {
+            Needs::Store => SharedConfig::of(running, home.clone(), &started_with, version)?,
+            Needs::Catalog => None,
+        };
+        let upstream_methods =
+            UpstreamMethods { upstreams: upstreams.clone(), config: home.config(), shared: shared.clone() };
         let why = WhyMethods(service.clone());
         let plugin_methods = PluginMethods { plugins: plugins.clone(), engine: service.engine().clone() };
         let retention = resolved.config.retention;
@@ -224,13 +238,14 @@ impl Yard {
         }
         let snapshots = native.clone().map(|native| (native, resolved.config.hooks.snapshots.retention()));
         let upkeep = (needs == Needs::Store)
-            .then(|| Upkeep::new(on_disk, service.engine().clone(), home.clone(), retention, snapshots));
+            .then(|| Upkeep::new((on_disk, in_database), service.engine().clone(), home.clone(), retention, snapshots));
         let hook_methods = native.map(|provider| HookMethods::new(service.engine().clone(), provider, &mcp));
         let tool_methods = ToolMethods { search: tool_search.clone(), engine: service.engine().clone() };
         let config_methods = (needs == Needs::Store).then(|| ConfigMethods {
             home: home.clone(),
             engine: service.engine().clone(),
             notifications: notifications.clone(),
+            shared: shared.clone(),
         });
         service.extend(|methods| {
             let upstreams = Some(&upstream_methods);
@@ -264,6 +279,7 @@ impl Yard {
             context,
             upkeep,
             notifications,
+            shared,
         })
     }
 

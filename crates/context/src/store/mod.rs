@@ -13,7 +13,7 @@ pub(crate) mod memory;
 pub(crate) mod origin;
 pub(crate) mod parse;
 pub mod resources;
-pub(crate) mod shared;
+pub mod shared;
 pub(crate) mod skills;
 pub(crate) mod touched;
 pub mod uri;

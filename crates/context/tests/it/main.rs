@@ -15,4 +15,5 @@ mod roles;
 mod shared;
 mod store;
 mod tools_replay;
+mod transfer;
 mod watches;

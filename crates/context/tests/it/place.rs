@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use toolyard_context::{
     ContextConfig, ContextStore,
+    store::shared::SharedParts,
     wire::{
         http::HttpDoor,
         tools::{self, Answer, Session, ToolFailure},
@@ -36,8 +37,14 @@ impl Store {
     /// A node of a cluster whose store is `shared`.
     pub(crate) fn node(shared: Arc<dyn toolyard_engine::Store>) -> Self {
         let dir = tempfile::tempdir().unwrap();
+        let parts = SharedParts { store: shared, pieces: None };
+        Self::node_with(dir, parts)
+    }
+
+    /// A node of a cluster, whose copy lies in `dir`.
+    pub(crate) fn node_with(dir: TempDir, parts: SharedParts) -> Self {
         let folder = dir.path().join("context-copy");
-        let context = ContextStore::open_shared(folder, ContextConfig::default(), shared).unwrap();
+        let context = ContextStore::open_shared(folder, ContextConfig::default(), parts).unwrap();
         let door = HttpDoor::new(context.clone());
         Self { dir, context, door }
     }

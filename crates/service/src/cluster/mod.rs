@@ -55,7 +55,15 @@ pub struct Cluster {
     transport: OnceLock<Arc<dyn NodeTransport>>,
     last_number: AtomicU64,
     seen: Mutex<HashMap<Owner, Numbers>>,
-    differing: Mutex<Vec<DifferingNode>>,
+    differing: Mutex<Differing>,
+}
+
+/// The nodes that work with other settings than this one.
+#[derive(Default)]
+struct Differing {
+    nodes: Vec<DifferingNode>,
+    /// Those of them that were logged.
+    logged: Vec<DifferingNode>,
 }
 
 /// A node that works with other settings than this one.
@@ -105,21 +113,26 @@ impl Cluster {
 
     /// The nodes that work with other settings than this one, as far as is known.
     pub fn differing(&self) -> Vec<DifferingNode> {
-        self.differing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.differing.lock().unwrap_or_else(PoisonError::into_inner).nodes.clone()
     }
 
-    /// Notes which nodes work with other settings than this one. Each is logged when it is found.
+    /// Notes which nodes work with other settings than this one. Each is logged when it is found a second time: nodes take up
+    /// a new version of their configuration one after the other.
     pub(crate) fn note_differing(&self, now: Vec<DifferingNode>) {
         let mut known = self.differing.lock().unwrap_or_else(PoisonError::into_inner);
-        for node in now.iter().filter(|node| !known.contains(node)) {
-            let DifferingNode { node, differs } = node;
+        let Differing { nodes, logged } = &mut *known;
+        logged.retain(|node| now.contains(node));
+        let again: Vec<DifferingNode> =
+            now.iter().filter(|node| nodes.contains(node) && !logged.contains(node)).cloned().collect();
+        logged.extend(again.iter().cloned());
+        for DifferingNode { node, differs } in again {
             tracing::warn!(
                 node,
                 ?differs,
                 "another node works with other settings: calls are decided differently there"
             );
         }
-        *known = now;
+        *nodes = now;
     }
 
     /// The key that signs answers.

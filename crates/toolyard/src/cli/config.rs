@@ -6,7 +6,11 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Print the resolved configuration; secrets are hidden
-    Show,
+    Show {
+        /// In a cluster: the shared settings of this version
+        #[arg(long, value_name = "VERSION")]
+        at: Option<u64>,
+    },
     /// Check the configuration file
     Check,
     /// Set a key, such as `notify.coalesceSeconds 30`; a running Toolyard uses what it can at once
@@ -25,6 +29,20 @@ pub enum ConfigCommand {
     Patch {
         /// The file; `-` reads standard input
         file: std::path::PathBuf,
+    },
+    /// In a cluster: list the versions of the shared configuration, and what this node's config.toml sets differently
+    Versions,
+    /// In a cluster: make the shared settings of this node's config.toml the configuration of all nodes
+    Push {
+        /// Print what would change, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// In a cluster: make an earlier version the newest
+    Rollback {
+        /// The version to go back to
+        #[arg(value_name = "VERSION")]
+        to: u64,
     },
     /// Print the reference of every key, in Markdown
     #[command(hide = true)]

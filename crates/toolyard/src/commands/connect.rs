@@ -14,7 +14,7 @@ use crate::{
     },
     config::{self, ApprovalsBy},
     home::Home,
-    output,
+    output, stores,
     wiring::Needs,
 };
 use jiff::Timestamp;
@@ -27,7 +27,10 @@ use std::{
     time::Duration,
 };
 use toolyard_protocol::{ErrorCode, Failure};
-use toolyard_service::runs::{RunParams, RunsGet, RunsList, RunsListParams};
+use toolyard_service::{
+    Object,
+    runs::{RunParams, RunsGet, RunsList, RunsListParams},
+};
 
 /// How long the first call is waited for.
 const WAIT: Duration = Duration::from_secs(600);
@@ -107,7 +110,10 @@ pub(super) async fn run(global: &Global, args: ConnectArgs) -> Outcome {
         keeper.change(&path, before, &edited)?;
     }
     if let Some(by) = approvals {
-        changed |= set_approvals(&home, &keeper, by)?;
+        changed |= match stores::url(&config::resolve(global)?) {
+            Some(_) => !super::config::change_shared(global, approvals_patch(by)).await?.changed.is_empty(),
+            None => set_approvals(&home, &keeper, by)?,
+        };
     }
     let mut installed = None;
     if let Some(client) = client.hooks() {
@@ -203,6 +209,12 @@ fn ask_who_approves() -> Result<Option<ApprovalsBy>, Failure> {
         "" => Ok(None),
         word => super::input::word("approvals", word).map(Some),
     }
+}
+
+/// Who approves, as a patch of the configuration that the nodes of a cluster share.
+fn approvals_patch(by: ApprovalsBy) -> Object {
+    let approvals = Object::from_iter([("approvals".to_owned(), output::word(&by).into())]);
+    Object::from_iter([("mcp".to_owned(), approvals.into())])
 }
 
 /// Writes who approves into `config.toml`. False where it is there already.

@@ -8,7 +8,8 @@ use crate::{
     notify::NotifyState,
     output::{self, Paint},
     plugins::PluginsList,
-    stores,
+    shared_config::{self, VersionInfo},
+    stores::{self, Opened},
     terminal::counted,
     upstreams::McpServers,
     wiring::Needs,
@@ -17,10 +18,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::process::ExitCode;
 use toolyard_client::local::LocalClient;
-use toolyard_engine::{Store as _, redact::redactor, store::NodeState};
+use toolyard_engine::{
+    redact::redactor,
+    store::{NodeRow, NodeState},
+};
 use toolyard_mcp::client::Health;
 use toolyard_notify::{NotifyStatus, PUSH_CHANNEL};
-use toolyard_protocol::{ErrorCode, RunStatus, ToolResult};
+use toolyard_protocol::{ErrorCode, Failure, RunStatus, ToolResult};
 use toolyard_sandbox::launch::{KernelFeatures, hide, is_hidden};
 use toolyard_service::{
     NoParams,
@@ -184,16 +188,48 @@ fn database_findings(resolved: &config::Resolved) -> Vec<(&'static str, Result<S
                 .to_owned(),
         }),
     ));
-    let nodes = stores::open_shared(resolved, &url, false).and_then(|store| Ok(store.nodes()?));
-    findings.push(match nodes {
-        Err(failure) => ("nodes", Err(failure.message)),
-        Ok(nodes) => {
-            let count = |state| nodes.iter().filter(|node| node.state == state).count();
-            let (live, draining, dead) = (count(NodeState::Live), count(NodeState::Draining), count(NodeState::Dead));
-            ("nodes", Ok(format!("{live} live, {draining} draining, {dead} dead")))
-        }
-    });
+    match stores::open(resolved).and_then(|opened| cluster_findings(resolved, &opened)) {
+        Err(failure) => findings.push(("nodes", Err(failure.message))),
+        Ok(found) => findings.extend(found),
+    }
     findings
+}
+
+/// The nodes of a cluster, and the configuration that they share.
+fn cluster_findings(
+    resolved: &config::Resolved,
+    opened: &Opened,
+) -> Result<Vec<(&'static str, Result<String, String>)>, Failure> {
+    let nodes = opened.store.nodes()?;
+    let count = |state| nodes.iter().filter(|node| node.state == state).count();
+    let (live, draining, dead) = (count(NodeState::Live), count(NodeState::Draining), count(NodeState::Dead));
+    let mut findings = vec![("nodes", Ok(format!("{live} live, {draining} draining, {dead} dead")))];
+    let Some(facts) = &opened.facts else { return Ok(findings) };
+    let Some((newest, ignored)) = shared_config::compared(resolved, facts.clone())? else { return Ok(findings) };
+    let VersionInfo { version, at, by, .. } = newest;
+    findings.push(("shared config", Ok(format!("version {version}, made {at} by {by}"))));
+    if !ignored.is_empty() {
+        let keys = ignored.join(", ");
+        let what = format!(
+            "warning: config.toml sets these differently than version {version}, which is used: {keys}; remove them, or \
+             make them the cluster's with `toolyard config push`"
+        );
+        findings.push(("shared config", Ok(what)));
+    }
+    for (node, in_use) in shared_config::of_nodes(&**facts)? {
+        let is_this = |row: &NodeRow| row.owner.node == node && row.owner.epoch == in_use.epoch;
+        if !nodes.iter().any(|row| is_this(row) && row.state != NodeState::Dead) {
+            continue;
+        }
+        if let Some(problem) = in_use.problem {
+            findings
+                .push(("shared config", Err(format!("node {node} works with version {}: {problem}", in_use.version))));
+        } else if !in_use.needs_restart.is_empty() {
+            let keys = in_use.needs_restart.join(", ");
+            findings.push(("shared config", Ok(format!("warning: node {node} uses these after a restart: {keys}"))));
+        }
+    }
+    Ok(findings)
 }
 
 /// Hooks of coding agents that are installed and do not work, with what to do about it.

@@ -10,13 +10,15 @@ use crate::{
     },
     config,
     home::Home,
-    output,
+    output, stores,
 };
 use serde::Serialize;
+use serde_json::Value;
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 use toml_edit::{Item, Table, value};
 use toolyard_mcp::client::{SandboxConfig, ServerConfig};
 use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_service::Object;
 
 /// A server of a client, and whether it was taken over.
 #[derive(Debug, Serialize)]
@@ -40,8 +42,26 @@ struct Imported {
     servers: Vec<ImportedServer>,
 }
 
-pub(super) fn run(global: &Global, args: &ImportMcpArgs) -> Outcome {
-    let resolved = config::resolve(global)?;
+/// A patch of the configuration with the servers that were imported into the text of a file.
+fn servers_patch(text: &str, servers: &[ImportedServer]) -> Result<Object, Failure> {
+    let mut patch: Object = ::toml::from_str(text)
+        .map_err(|error| Failure::new(ErrorCode::ConfigInvalid, format!("the servers cannot be read back: {error}")))?;
+    patch.retain(|key, _| key == "mcp");
+    if let Some(mcp) = patch.get_mut("mcp").and_then(Value::as_object_mut) {
+        mcp.retain(|key, _| key == "servers");
+        if let Some(listed) = mcp.get_mut("servers").and_then(Value::as_object_mut) {
+            listed.retain(|name, _| servers.iter().any(|server| server.imported && server.server == *name));
+        }
+    }
+    Ok(patch)
+}
+
+pub(super) async fn run(global: &Global, args: &ImportMcpArgs) -> Outcome {
+    let mut resolved = config::resolve(global)?;
+    let is_shared = stores::url(&resolved).is_some();
+    if is_shared {
+        drop(stores::open_agreed(&mut resolved)?);
+    }
     let path = resolved.home.config();
     let before = kept::read(&path)?.unwrap_or_default();
     let mut document = toml::read(&before).map_err(|why| unusable(&path, why))?;
@@ -78,7 +98,10 @@ pub(super) fn run(global: &Global, args: &ImportMcpArgs) -> Outcome {
         for file in secrets.iter().flat_map(|kept| kept.env.iter().chain(&kept.headers)) {
             kept::write(&file.path, &file.value)?;
         }
-        kept::write(&path, &text)?;
+        match is_shared {
+            true => drop(super::config::change_shared(global, servers_patch(&text, &servers)?).await?),
+            false => kept::write(&path, &text)?,
+        }
     }
     if global.json {
         output::json(&Imported { dry_run: args.dry_run, servers });
@@ -104,6 +127,10 @@ pub(super) fn run(global: &Global, args: &ImportMcpArgs) -> Outcome {
         output::data(&output::table(&rows));
         output::note(match args.dry_run {
             true => "Nothing was changed. Without --dry-run they are taken over; the clients keep theirs.",
+            false if is_shared => {
+                "Every node of the cluster takes them in. Copy the files that they name in this home's state/mcp-secrets to \
+                 the other nodes. The clients keep theirs until you remove them."
+            }
             false => {
                 "A running Toolyard takes them in when it is restarted. The clients keep theirs until you remove them."
             }

@@ -94,7 +94,7 @@ async fn pass(from: &mut (impl AsyncRead + Unpin), to: &mut (impl AsyncWrite + U
 async fn manage(global: &Global, command: McpCommand) -> Outcome {
     match command {
         McpCommand::Approve { server, tools, hash } => approve_tools::run(global, &server, &tools, &hash).await,
-        McpCommand::Add(add) => super::mcp_add::run(global, &add),
+        McpCommand::Add(add) => super::mcp_add::run(global, &add).await,
         McpCommand::Login { server, wait } => super::login::login(global, &server, wait).await,
         McpCommand::Logout { server } => super::login::logout(global, &server).await,
         McpCommand::Servers

@@ -3,7 +3,7 @@
 use super::Outcome;
 use crate::{
     cli::{Global, McpAdd},
-    config, output, server_file,
+    config, output, server_file, stores,
 };
 use serde::Serialize;
 use std::{
@@ -23,8 +23,12 @@ struct Added<'a> {
     hints: Vec<String>,
 }
 
-pub(super) fn run(global: &Global, add: &McpAdd) -> Outcome {
-    let resolved = config::resolve(global)?;
+pub(super) async fn run(global: &Global, add: &McpAdd) -> Outcome {
+    let mut resolved = config::resolve(global)?;
+    let is_shared = stores::url(&resolved).is_some();
+    if is_shared {
+        drop(stores::open_agreed(&mut resolved)?);
+    }
     if resolved.config.mcp.servers.contains_key(&add.name) {
         return Err(Failure::new(ErrorCode::Conflict, format!("the server {} is configured already", add.name))
             .suggest(format!("Change [mcp.servers.{}] in {}.", add.name, resolved.home.config().display())));
@@ -39,7 +43,11 @@ pub(super) fn run(global: &Global, add: &McpAdd) -> Outcome {
     };
     config.check(&add.name).map_err(|why| Failure::new(ErrorCode::UsageError, why))?;
     resolved.home.create().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
-    server_file::add(&resolved.home.config(), &add.name, &config)?;
+    if is_shared {
+        super::config::change_shared(global, server_file::patch_adding(&add.name, &config)?).await?;
+    } else {
+        server_file::add(&resolved.home.config(), &add.name, &config)?;
+    }
     let hints = hints(add, sandbox.as_ref());
     if global.json {
         output::json(&serde_json::json!(Added { server: &add.name, sandbox, hints }));
@@ -48,7 +56,10 @@ pub(super) fn run(global: &Global, add: &McpAdd) -> Outcome {
         for hint in hints {
             output::note(&hint);
         }
-        output::note("A running Toolyard takes it in when it is restarted.");
+        output::note(match is_shared {
+            true => "Every node of the cluster takes it in.",
+            false => "A running Toolyard takes it in when it is restarted.",
+        });
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -7,16 +7,20 @@ use super::Outcome;
 use crate::{
     cli::{Global, MigrateArgs},
     config::{self, Resolved},
-    output, stores,
+    context, output, shared_config, stores,
 };
 use serde::Serialize;
-use std::{collections::BTreeSet, ops::ControlFlow, process::ExitCode};
+use std::{collections::BTreeSet, ops::ControlFlow, process::ExitCode, sync::Arc};
 use toolyard_client::local::LocalClient;
+use toolyard_context::{
+    error::ApiError,
+    store::shared::{SharedParts, Transferred, from_shared, to_shared},
+};
 use toolyard_engine::{
-    Blob, Store,
+    Blob, SealedStore, Store,
     store::{Batch, Durability, Frame, Head, LedgerEntry, NodeState, RunFilter, RunRow, StoreError},
 };
-use toolyard_postgres::{PostgresStore, describe_url};
+use toolyard_postgres::{ClusterKeys, PostgresStore, describe_url};
 use toolyard_protocol::{ErrorCode, Failure, RunId};
 use toolyard_store::{SqliteStore, StoreOptions};
 
@@ -38,7 +42,17 @@ struct Moved {
     blobs: u64,
     facts: u64,
     ledger_entries: u64,
+    /// Files of the context store.
+    context_files: u64,
+    /// Files of it that an earlier, interrupted migration had copied.
+    context_files_there_already: u64,
+    context_bytes: u64,
+    /// Whether the cluster's configuration was written into config.toml.
+    config_taken_back: bool,
 }
+
+/// Facts that mean something to the nodes of a cluster alone, or that are moved as files.
+const NOT_COPIED: [&str; 6] = ["context", "drain", "guesses", "nodeClients", "nodeConfig", "offers"];
 
 pub(super) async fn run(global: &Global, args: MigrateArgs) -> Outcome {
     let resolved = config::resolve(global)?;
@@ -53,10 +67,14 @@ pub(super) async fn run(global: &Global, args: MigrateArgs) -> Outcome {
     if global.json {
         output::json(&moved);
     } else {
-        let Moved { to, runs, frames, blobs, facts, ledger_entries, .. } = &moved;
+        let Moved { to, runs, frames, blobs, facts, ledger_entries, context_files, .. } = &moved;
         output::data(&format!(
-            "moved {runs} runs ({frames} records), {blobs} blobs, {facts} facts and {ledger_entries} ledger entries to {to}"
+            "moved {runs} runs ({frames} records), {blobs} blobs, {facts} facts, {ledger_entries} ledger entries and \
+             {context_files} files of the context store to {to}"
         ));
+        if moved.config_taken_back {
+            output::note("config.toml has the cluster's configuration now; remove store.url from it to use this disk");
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -68,11 +86,14 @@ fn migrate(resolved: &Resolved, to: &str) -> Result<Moved, Failure> {
         let url = stores::url(resolved).ok_or_else(|| {
             Failure::new(ErrorCode::PreconditionFailed, "store.url is not set: the state is on this disk already")
         })?;
-        let from = stores::open_shared(resolved, &url, false)?;
+        let from = Arc::new(stores::open_shared(resolved, &url, false)?);
         alone(&from)?;
         let keys = stores::cluster_keys(&from, home)?;
         let onto = SqliteStore::open(&home.state(), StoreOptions::default())?;
-        let mut moved = Copy::all(&from, &onto)?;
+        let mut moved = Copy::all(&*from, &onto)?;
+        let parts = shared_parts(resolved, &from, &keys)?;
+        moved.context(from_shared(&context::folder(&resolved.config.context, home), &parts))?;
+        moved.config_taken_back = shared_config::take_back(home, parts.store)?;
         home.set_keys(&keys).map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
         stores::set_moved(home, None)?;
         moved.to = home.state().display().to_string();
@@ -88,7 +109,7 @@ fn migrate(resolved: &Resolved, to: &str) -> Result<Moved, Failure> {
         return Err(Failure::new(ErrorCode::PreconditionFailed, format!("the state was moved to {moved_to} already")));
     }
     let from = SqliteStore::open(&home.state(), StoreOptions::default())?;
-    let onto = stores::open_shared(resolved, to, true)?;
+    let onto = Arc::new(stores::open_shared(resolved, to, true)?);
     alone(&onto)?;
     let mine = home.own_keys().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
     if stores::cluster_keys(&onto, home)? != mine {
@@ -98,11 +119,33 @@ fn migrate(resolved: &Resolved, to: &str) -> Result<Moved, Failure> {
         )
         .suggest("Name an empty database."));
     }
-    let mut moved = Copy::all(&from, &onto)?;
+    let mut moved = Copy::all(&from, &*onto)?;
+    let (config, parts) = (&resolved.config.context, shared_parts(resolved, &onto, &mine)?);
+    moved.context(to_shared(&context::folder(config, home), config.clone(), &parts))?;
     onto.set_moved(None)?;
     stores::set_moved(home, Some(&described))?;
     moved.to = described;
     Ok(moved)
+}
+
+/// The context store's part of a shared store. Its facts are sealed with the cluster's keys, as the nodes read them.
+fn shared_parts(resolved: &Resolved, store: &Arc<PostgresStore>, keys: &ClusterKeys) -> Result<SharedParts, Failure> {
+    let signer = resolved.home.cluster_signer(keys);
+    let signer = signer.map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
+    let sealed = SealedStore::new(store.clone(), Arc::new(signer));
+    Ok(SharedParts { store: Arc::new(sealed), pieces: stores::pieces(&resolved.config)? })
+}
+
+impl Moved {
+    /// Notes what was moved of the context store.
+    fn context(&mut self, transferred: Result<Transferred, ApiError>) -> Result<(), Failure> {
+        let Transferred { files, there_already, bytes, .. } = transferred.map_err(|error| {
+            Failure::new(ErrorCode::StoreUnavailable, format!("the context store was not moved: {}", error.message))
+                .suggest("What was copied stays; run the command again to go on.")
+        })?;
+        (self.context_files, self.context_files_there_already, self.context_bytes) = (files, there_already, bytes);
+        Ok(())
+    }
 }
 
 /// Nobody serves on the shared store.
@@ -237,7 +280,7 @@ impl<'a> Copy<'a> {
     /// Facts as they are stored, seals included. A fact that only the target has was removed from the source in the meantime.
     fn facts(&mut self) -> Result<(), Failure> {
         let mut wanted: BTreeSet<(String, String)> = BTreeSet::new();
-        for space in self.from.fact_spaces()? {
+        for space in self.from.fact_spaces()?.into_iter().filter(|space| is_copied(space)) {
             let mut after: Option<String> = None;
             loop {
                 let page = self.from.stored_facts(&space, after.as_deref(), PAGE)?;
@@ -251,7 +294,7 @@ impl<'a> Copy<'a> {
             }
         }
         self.onto.settle()?;
-        for space in self.onto.fact_spaces()? {
+        for space in self.onto.fact_spaces()?.into_iter().filter(|space| is_copied(space)) {
             let mut after: Option<String> = None;
             loop {
                 let page = self.onto.stored_facts(&space, after.as_deref(), PAGE)?;
@@ -310,6 +353,10 @@ impl<'a> Copy<'a> {
             _ => Err(Failure::new(ErrorCode::StoreUnavailable, format!("{missing} blobs did not arrive"))),
         }
     }
+}
+
+fn is_copied(space: &str) -> bool {
+    !NOT_COPIED.contains(&space)
 }
 
 fn differs(run_id: RunId) -> Failure {

@@ -88,7 +88,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Version => about::version(&global),
         Command::SelfCommand(Later(crate::cli::SelfCommand::Check)) => about::self_check(&global),
         Command::Connect(Later(args)) => connect::run(&global, args).await,
-        Command::Import(Later(crate::cli::ImportCommand::Mcp(args))) => import::run(&global, &args),
+        Command::Import(Later(crate::cli::ImportCommand::Mcp(args))) => import::run(&global, &args).await,
         Command::Hooks(Later(command)) => hooks::run(&global, command).await,
         Command::Devices(Later(command)) => devices::run(&global, command).await,
         Command::Config(Later(command)) => config::run(&global, command).await,

@@ -4,6 +4,7 @@ use super::Outcome;
 use crate::{
     cli::{Global, NodesCommand},
     config, drain, output,
+    shared_config::{self, InUse},
     stores::{self, Opened},
 };
 use serde::Serialize;
@@ -27,11 +28,41 @@ struct Node {
     epoch: u64,
     address: Option<String>,
     state: NodeState,
+    /// The version of the cluster's configuration that it works with.
+    #[serde(rename = "configVersion", skip_serializing_if = "Option::is_none")]
+    config_version: Option<u64>,
+    /// Settings of that version that it uses after a restart.
+    #[serde(rename = "needsRestart", skip_serializing_if = "Vec::is_empty")]
+    needs_restart: Vec<String>,
+    /// Why it does not use a newer version.
+    #[serde(rename = "configProblem", skip_serializing_if = "Option::is_none")]
+    config_problem: Option<String>,
 }
 
 impl From<NodeRow> for Node {
     fn from(row: NodeRow) -> Self {
-        Self { name: row.owner.node, epoch: row.owner.epoch, address: row.address, state: row.state }
+        Self {
+            name: row.owner.node,
+            epoch: row.owner.epoch,
+            address: row.address,
+            state: row.state,
+            config_version: None,
+            needs_restart: Vec::new(),
+            config_problem: None,
+        }
+    }
+}
+
+impl Node {
+    /// With what the node itself tells about the configuration it works with.
+    fn told(mut self, in_use: &[(String, InUse)]) -> Self {
+        let own = in_use.iter().find(|(node, in_use)| *node == self.name && in_use.epoch == self.epoch);
+        if let Some((_, in_use)) = own {
+            self.config_version = Some(in_use.version);
+            self.needs_restart = in_use.needs_restart.clone();
+            self.config_problem = in_use.problem.clone();
+        }
+        self
     }
 }
 
@@ -51,12 +82,16 @@ fn run_blocking(global: &Global, command: &NodesCommand) -> Outcome {
         )
         .suggest("Set store.url, or move the state with `toolyard migrate --to postgres://…`."));
     };
+    if let NodesCommand::List = command {
+        let Opened { store, facts, .. } = stores::open(&resolved)?;
+        let in_use = facts.map_or_else(|| Ok(Vec::new()), |facts| shared_config::of_nodes(&*facts))?;
+        let nodes = store.nodes()?.into_iter().map(|row| Node::from(row).told(&in_use));
+        print(global, &Nodes { nodes: nodes.collect() });
+        return Ok(ExitCode::SUCCESS);
+    }
     let store = stores::open_shared(&resolved, &url, false)?;
     match command {
-        NodesCommand::List => {
-            let nodes: Vec<Node> = store.nodes()?.into_iter().map(Node::from).collect();
-            print(global, &Nodes { nodes });
-        }
+        NodesCommand::List => {}
         NodesCommand::Drain { name } => {
             let found = named(&store, name)?;
             drop(store);
@@ -101,7 +136,15 @@ fn print(global: &Global, nodes: &Nodes) {
             NodeState::Dead => "dead",
         };
         let address = node.address.clone().unwrap_or_else(|| "-".to_owned());
-        vec![node.name.clone(), node.epoch.to_string(), state.to_owned(), address]
+        let config = match (node.config_version, &node.config_problem, node.needs_restart.is_empty()) {
+            (None, ..) => String::new(),
+            (Some(version), Some(problem), _) => format!("configuration {version}, no newer one: {problem}"),
+            (Some(version), None, true) => format!("configuration {version}"),
+            (Some(version), None, false) => {
+                format!("configuration {version}, after a restart: {}", node.needs_restart.join(", "))
+            }
+        };
+        vec![node.name.clone(), node.epoch.to_string(), state.to_owned(), address, config]
     });
     output::data(&output::table(&rows.collect::<Vec<_>>()));
 }

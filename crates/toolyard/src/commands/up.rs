@@ -9,7 +9,11 @@ use crate::{
     wiring::{Needs, Yard},
 };
 use serde_json::json;
-use std::{net::SocketAddr, process::ExitCode, sync::Arc};
+use std::{
+    net::{IpAddr, SocketAddr},
+    process::ExitCode,
+    sync::Arc,
+};
 use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
@@ -49,18 +53,10 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     home.create().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
     let host = args.host.unwrap_or(resolved.config.gateway.host);
     let port = args.port.unwrap_or(resolved.config.gateway.port);
-    let given = args.token.or_else(|| resolved.config.gateway.token.clone());
-    if !host.is_loopback() && given.as_ref().is_none_or(|t| t.len() < MIN_TOKEN) {
-        return Err(Failure::new(
-            ErrorCode::ConfigInvalid,
-            format!("{host} is beyond loopback, and no token of at least {MIN_TOKEN} characters is set"),
-        )
-        .suggest("Set --token or gateway.token, or listen on 127.0.0.1."));
+    if stores::url(&resolved).is_none() {
+        // In a cluster the token may come from the shared configuration, which is not known yet.
+        token(args.token.as_ref(), &resolved, host)?;
     }
-    let token = match given {
-        Some(token) => token,
-        None => home.token().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?,
-    };
 
     let tls = &resolved.config.gateway.tls;
     let acceptor = match (&tls.cert_file, &tls.key_file) {
@@ -70,19 +66,12 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         ),
         _ => None,
     };
-    let mut settings = resolved.config.gateway_settings(token.clone(), host, &home);
-
     // Bind before any work: a port that is taken is known at once, and nothing has been touched.
     let listener = TcpListener::bind(SocketAddr::new(host, port)).await.map_err(|e| {
         Failure::new(ErrorCode::Unavailable, format!("{host}:{port} cannot be listened on: {e}"))
             .suggest("Another program may use the port: choose one with --port N, or 0 for a free one.")
     })?;
     let address = listener.local_addr().map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
-    let bridge_scheme = if acceptor.is_some() { "wss" } else { "ws" };
-    settings.bridge_url.get_or_insert_with(|| format!("{bridge_scheme}://{}/bridge", reachable(address)));
-    if let Some(program) = std::env::current_exe().ok().and_then(|path| path.to_str().map(str::to_owned)) {
-        settings.program = program;
-    }
     let socket = local::bind(&home.socket()).await.map_err(|e| {
         Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.socket().display()))
             .suggest("Stop the other Toolyard first, or use another --home.")
@@ -92,10 +81,19 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         Failure::new(ErrorCode::StoreUnavailable, format!("the local socket's secret cannot be written: {e}"))
     })?;
 
+    resolved.opened = Some(stores::open_agreed(&mut resolved)?);
+    let token = token(args.token.as_ref(), &resolved, host)?;
     let vault = resolved.vault.clone();
     let public_url = resolved.config.gateway.public_url.as_ref().map(|url| url.trim_end_matches('/').to_owned());
     let node_address = stores::node_address(&resolved)?;
+    let config = resolved.config.clone();
     let yard = Yard::open(resolved, Needs::Store)?;
+    let mut settings = config.gateway_settings(token.clone(), host, &home, yard.shared.clone());
+    let bridge_scheme = if acceptor.is_some() { "wss" } else { "ws" };
+    settings.bridge_url.get_or_insert_with(|| format!("{bridge_scheme}://{}/bridge", reachable(address)));
+    if let Some(program) = std::env::current_exe().ok().and_then(|path| path.to_str().map(str::to_owned)) {
+        settings.program = program;
+    }
     // The owner can answer later, with `toolyard approvals` or at the console.
     yard.service.engine().approvals().keep_questions();
     yard.watch_notes();
@@ -135,6 +133,14 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let recovering = tokio::spawn({
         let (service, stop) = (yard.service.clone(), stop.clone());
         async move { service.keep_recovering(stop).await }
+    });
+    let following = tokio::spawn({
+        let (shared, stop) = (yard.shared.clone(), stop.clone());
+        async move {
+            if let Some(shared) = shared {
+                shared.follow(stop).await;
+            }
+        }
     });
     let local_door = tokio::spawn(local::serve(socket, yard.service.clone(), owner.clone(), stop.clone()));
     let mcp_door = tokio::spawn(mcp::serve_local(mcp_socket, mcp_server, owner, client, stop.clone()));
@@ -202,6 +208,7 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         ("recovery", recovering.await),
         ("retention", retention.await),
         ("notifications", notifying.await),
+        ("configuration", following.await),
     ];
     for (part, ended) in parts {
         if let Err(error) = ended {
@@ -224,6 +231,22 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     match fenced {
         None => Ok(ExitCode::SUCCESS),
         Some(owner) => Err(StoreError::Fenced(owner).into()),
+    }
+}
+
+/// The token that clients must present.
+fn token(given: Option<&String>, resolved: &config::Resolved, host: IpAddr) -> Result<String, Failure> {
+    let given = given.or(resolved.config.gateway.token.as_ref());
+    if !host.is_loopback() && given.is_none_or(|token| token.len() < MIN_TOKEN) {
+        return Err(Failure::new(
+            ErrorCode::ConfigInvalid,
+            format!("{host} is beyond loopback, and no token of at least {MIN_TOKEN} characters is set"),
+        )
+        .suggest("Set --token or gateway.token, or listen on 127.0.0.1."));
+    }
+    match given {
+        Some(token) => Ok(token.clone()),
+        None => resolved.home.token().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}"))),
     }
 }
 

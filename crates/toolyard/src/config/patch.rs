@@ -30,8 +30,20 @@ pub(crate) struct Change {
     pub(crate) keys: Vec<String>,
 }
 
-fn is_within(key: &str, tables: &[&str]) -> bool {
+/// Whether a key is one of these tables or keys, or lies below one.
+pub(crate) fn is_within(key: &str, tables: &[&str]) -> bool {
     tables.iter().any(|table| key == *table || key.strip_prefix(table).is_some_and(|rest| rest.starts_with('.')))
+}
+
+/// Whether a running Toolyard takes a setting over at once.
+fn is_applied(key: &str) -> bool {
+    is_within(key, APPLIED) && !is_within(key, READ_AT_START)
+}
+
+/// Whether a running node takes a setting over at once when a new version of the shared configuration has it. MCP servers are
+/// started and stopped as by `mcp.add` and `mcp.remove`.
+pub(crate) fn is_applied_live(key: &str) -> bool {
+    is_applied(key) || is_within(key, &["mcp.servers"])
 }
 
 impl Change {
@@ -55,7 +67,7 @@ impl Change {
 
     /// The keys that a running Toolyard takes over at once, and those that are read at a start.
     pub(crate) fn split(&self) -> (Vec<String>, Vec<String>) {
-        self.keys.iter().cloned().partition(|key| is_within(key, APPLIED) && !is_within(key, READ_AT_START))
+        self.keys.iter().cloned().partition(|key| is_applied(key))
     }
 
     /// The address of a channel that changes while its token stays: the token, which a browser cannot read, would be sent
@@ -176,7 +188,7 @@ fn written(value: &Value) -> Result<toml_edit::Value, Failure> {
 }
 
 /// The keys of leaves that differ. Lists are compared as a whole.
-fn differences(before: &Value, after: &Value) -> Vec<String> {
+pub(super) fn differences(before: &Value, after: &Value) -> Vec<String> {
     fn walk(before: &Value, after: &Value, path: &str, out: &mut Vec<String>) {
         match (before.as_object(), after.as_object()) {
             (None, None) if before == after => {}

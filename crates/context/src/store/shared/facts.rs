@@ -5,11 +5,12 @@
 //! | `lease/ACCOUNT` | [`Lease`]: which node works on the account, and the number of its last change |
 //! | `log/ACCOUNT/NUMBER` | [`Change`]: the files that one request changed, together |
 //! | `file/ACCOUNT/PATH` | [`Entry`]: the file as of the last applied change |
-//! | `chunk/ACCOUNT/SHA-256` | a piece of a file |
+//! | `chunk/ACCOUNT/SHA-256` | a piece of a file, unless it lies in the bucket |
 //!
 //! A change is committed by the lease that names its number. Its entries are written afterwards; if the node dies in
 //! between, the next holder of the lease writes them.
 
+use super::local::CHUNK_BYTES;
 use crate::error::{ApiError, Code, Result};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{collections::BTreeMap, sync::Arc};
@@ -90,10 +91,39 @@ impl Change {
     }
 }
 
+/// Keeps pieces of files apart from the store: in a bucket. Methods block.
+pub trait PieceStore: Send + Sync + 'static {
+    /// Writes pieces of an account, by SHA-256. They are durable when this returns.
+    fn put(&self, account: &str, pieces: Vec<(String, Vec<u8>)>) -> Result<(), String>;
+
+    /// Reads a piece.
+    fn get(&self, account: &str, sha256: &str) -> Result<Option<Vec<u8>>, String>;
+
+    /// The hashes of pieces that come after one (empty for the first), in order, at most `limit`.
+    fn hashes(&self, account: &str, after: &str, limit: usize) -> Result<Vec<String>, String>;
+
+    /// Removes a piece that no file uses, unless it was written lately. Answers whether it did.
+    fn remove(&self, account: &str, sha256: &str) -> Result<bool, String>;
+}
+
+/// Where an account's facts and pieces are kept.
+#[derive(Clone)]
+pub struct SharedParts {
+    /// The store that the nodes share.
+    pub store: Arc<dyn Store>,
+    /// The bucket; `None` if pieces are facts, too.
+    pub pieces: Option<Arc<dyn PieceStore>>,
+}
+
 /// The facts of one account.
 pub(crate) struct Facts {
     store: Arc<dyn Store>,
+    pieces: Option<Arc<dyn PieceStore>>,
     account: String,
+}
+
+fn unkept(why: String) -> ApiError {
+    ApiError::new(Code::Unavailable, format!("the bucket cannot be used: {why}"))
 }
 
 fn failed(error: StoreError) -> ApiError {
@@ -106,8 +136,19 @@ fn parse<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T> {
 }
 
 impl Facts {
-    pub(crate) fn new(store: Arc<dyn Store>, account: &str) -> Self {
-        Self { store, account: account.to_owned() }
+    pub(crate) fn new(parts: SharedParts, account: &str) -> Self {
+        Self { store: parts.store, pieces: parts.pieces, account: account.to_owned() }
+    }
+
+    /// The accounts that have a lease, by name.
+    pub(crate) fn accounts(store: &dyn Store) -> Result<Vec<String>> {
+        let (prefix, mut after, mut all) = ("lease/", None::<String>, Vec::new());
+        loop {
+            let page = store.list_page(SPACE, prefix, after.as_deref(), PAGE).map_err(failed)?;
+            all.extend(page.iter().filter_map(|(key, _)| key.strip_prefix(prefix)).map(str::to_owned));
+            let Some((key, _)) = page.into_iter().next_back() else { return Ok(all) };
+            after = Some(key);
+        }
     }
 
     fn key(&self, kind: &str, rest: &str) -> String {
@@ -151,17 +192,26 @@ impl Facts {
         Ok(false)
     }
 
-    /// Writes the pieces of files. They are durable when this returns.
+    /// Writes the pieces of files. They are durable when this returns. With a bucket, whole pieces go there; what is
+    /// smaller is cheaper beside the other facts.
     pub(crate) fn put_chunks(&self, chunks: Vec<(String, Vec<u8>)>) -> Result<()> {
         let mut last = None;
-        for (hash, bytes) in chunks {
+        let (large, small): (Vec<_>, Vec<_>) =
+            chunks.into_iter().partition(|(_, bytes)| self.pieces.is_some() && bytes.len() >= CHUNK_BYTES);
+        if let Some(pieces) = self.pieces.as_ref().filter(|_| !large.is_empty()) {
+            pieces.put(&self.account, large).map_err(unkept)?;
+        }
+        for (hash, bytes) in small {
             last = Some(self.store.put(SPACE, &self.key("chunk", &hash), bytes, None).map_err(failed)?);
         }
         self.wait(last)
     }
 
     pub(crate) fn chunk(&self, hash: &str) -> Result<Vec<u8>> {
-        let found = self.store.get(SPACE, &self.key("chunk", hash)).map_err(failed)?;
+        let mut found = self.store.get(SPACE, &self.key("chunk", hash)).map_err(failed)?;
+        if let (None, Some(pieces)) = (&found, &self.pieces) {
+            found = pieces.get(&self.account, hash).map_err(unkept)?;
+        }
         found.ok_or_else(|| ApiError::new(Code::Internal, format!("a piece of a shared file is missing: {hash}")))
     }
 
@@ -235,6 +285,48 @@ impl Facts {
             let Some((key, _)) = page.into_iter().next_back() else { return Ok(()) };
             after = Some(key);
         }
+    }
+
+    /// Removes pieces from the bucket that no file uses. Whoever calls this holds the lease. Pieces that were written lately
+    /// stay until a later call: a node that was replaced may be about to name them.
+    pub(crate) fn sweep(&self, is_used: impl Fn(&str) -> bool) -> Result<u64> {
+        let Some(pieces) = &self.pieces else { return Ok(0) };
+        let (mut after, mut removed) = (String::new(), 0);
+        loop {
+            let page = pieces.hashes(&self.account, &after, PAGE).map_err(unkept)?;
+            let Some(last) = page.last() else { return Ok(removed) };
+            after = last.clone();
+            for hash in page.iter().filter(|hash| !is_used(hash)) {
+                removed += u64::from(pieces.remove(&self.account, hash).map_err(unkept)?);
+            }
+        }
+    }
+
+    /// Writes a file's entry, without a change that names it: for an account that no node works on.
+    pub(crate) fn put_entry(&self, path: &str, entry: &Entry) -> Result<()> {
+        let last = self.store.put(SPACE, &self.key("file", path), serde_json::to_vec(entry)?, None).map_err(failed)?;
+        self.wait(Some(last))
+    }
+
+    /// Removes a file's entry, as [`Facts::put_entry`] writes it.
+    pub(crate) fn remove_entry(&self, path: &str) -> Result<()> {
+        let last = self.store.remove(SPACE, &self.key("file", path)).map_err(failed)?;
+        self.wait(Some(last))
+    }
+
+    /// Writes the entries of changes whose node died before it did.
+    pub(crate) fn apply_left(&self, lease: &mut Lease) -> Result<()> {
+        let (head, applied) = (lease.head, lease.applied);
+        if applied < head {
+            let Some(left) = self.changes(applied, head)? else {
+                return Err(ApiError::new(Code::Internal, "committed changes of the context store are missing"));
+            };
+            for (number, change) in (applied + 1..).zip(&left) {
+                self.apply(number, change)?;
+            }
+            lease.applied = head;
+        }
+        Ok(())
     }
 
     pub(crate) fn remove_chunks(&self, hashes: &[String]) -> Result<()> {

@@ -17,11 +17,11 @@ use std::{
 };
 
 /// Size of the pieces into which files are cut. Appending to a file sends its last piece only.
-const CHUNK_BYTES: usize = 64 << 10;
+pub(crate) const CHUNK_BYTES: usize = 64 << 10;
 /// Longest path: it is the key of a fact.
 const MAX_PATH_BYTES: usize = 1000;
 /// Folders that hold what no other node needs.
-const OWN_FOLDERS: [&str; 2] = ["_staging", "_trash"];
+pub(crate) const OWN_FOLDERS: [&str; 2] = ["_staging", "_trash"];
 
 /// Whether nodes share a path: not what is on its way, and not descriptions that every node builds for itself. The
 /// descriptions in archives of sessions are content.
@@ -49,7 +49,7 @@ fn path_of(folder: &Path, name: &str) -> Result<PathBuf> {
     Ok(folder.join(path))
 }
 
-fn hash(bytes: &[u8]) -> String {
+pub(crate) fn hash(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -80,8 +80,7 @@ impl Gathered {
                 }
             }
             Some(found) if found.is_folder => {
-                let entry = Entry { is_folder: true, modified: found.modified.as_millisecond(), chunks: Vec::new() };
-                self.change.files.insert(name, Some(entry));
+                self.add_folder(name, found.modified.as_millisecond());
                 for child in disk::list(&folder.join(path))? {
                     self.add(folder, &path.join(child.name), known)?;
                 }
@@ -89,17 +88,41 @@ impl Gathered {
             }
             Some(found) => {
                 let bytes = disk::read(&folder.join(path))?;
-                let mut chunks = Vec::new();
-                for piece in bytes.chunks(CHUNK_BYTES) {
-                    let hash = hash(piece);
-                    if !known.get(&name).is_some_and(|entry| entry.chunks.contains(&hash)) {
-                        self.chunks.insert(hash.clone(), piece.to_vec());
-                    }
-                    chunks.push(hash);
-                }
-                let entry = Entry { is_folder: false, modified: found.modified.as_millisecond(), chunks };
-                self.change.files.insert(name, Some(entry));
+                self.add_file(name, found.modified.as_millisecond(), &bytes, known);
             }
+        }
+        Ok(())
+    }
+
+    fn add_folder(&mut self, name: String, modified: i64) {
+        self.change.files.insert(name, Some(Entry { is_folder: true, modified, chunks: Vec::new() }));
+    }
+
+    fn add_file(&mut self, name: String, modified: i64, bytes: &[u8], known: &BTreeMap<String, Entry>) {
+        let mut chunks = Vec::new();
+        for piece in bytes.chunks(CHUNK_BYTES) {
+            let hash = hash(piece);
+            if !known.get(&name).is_some_and(|entry| entry.chunks.contains(&hash)) {
+                self.chunks.insert(hash.clone(), piece.to_vec());
+            }
+            chunks.push(hash);
+        }
+        self.change.files.insert(name, Some(Entry { is_folder: false, modified, chunks }));
+    }
+
+    /// Reads one path and nothing below it.
+    pub(crate) fn add_alone(&mut self, folder: &Path, path: &Path, known: &BTreeMap<String, Entry>) -> Result<()> {
+        let name = name_of(path);
+        if name.len() > MAX_PATH_BYTES {
+            return Err(ApiError::argument(format!("in a cluster a path has at most {MAX_PATH_BYTES} bytes: {name}")));
+        }
+        match disk::look(&folder.join(path))? {
+            Some(found) if found.is_folder => self.add_folder(name, found.modified.as_millisecond()),
+            Some(found) => {
+                let bytes = disk::read(&folder.join(path))?;
+                self.add_file(name, found.modified.as_millisecond(), &bytes, known);
+            }
+            None => {}
         }
         Ok(())
     }

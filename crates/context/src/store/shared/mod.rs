@@ -8,6 +8,10 @@
 
 mod facts;
 mod local;
+mod transfer;
+
+pub use facts::{PieceStore, SharedParts};
+pub use transfer::{Transferred, from_shared, to_shared};
 
 use crate::{
     error::{ApiError, Code, Result},
@@ -26,7 +30,6 @@ use std::{
     sync::{Arc, Condvar, Mutex, PoisonError},
     time::{Duration, Instant},
 };
-use toolyard_engine::Store;
 
 /// How long a request waits while another node works on the account.
 const WAIT: Duration = Duration::from_secs(20);
@@ -42,13 +45,31 @@ thread_local! {
 
 /// The accounts that this node shares with others.
 pub(crate) struct SharedAccounts {
-    store: Arc<dyn Store>,
+    parts: SharedParts,
     accounts: Mutex<HashMap<String, Arc<SharedAccount>>>,
 }
 
 impl SharedAccounts {
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, accounts: Mutex::default() }
+    pub(crate) fn new(parts: SharedParts) -> Self {
+        Self { parts, accounts: Mutex::default() }
+    }
+
+    fn of(&self, account: &Account) -> Arc<SharedAccount> {
+        let mut accounts = lock(&self.accounts);
+        let made = || Arc::new(SharedAccount::new(self.parts.clone(), account));
+        accounts.entry(account.name.clone()).or_insert_with(made).clone()
+    }
+
+    /// Removes pieces of an account from the bucket that no file uses. Answers how many.
+    pub(crate) fn sweep(&self, account: &Arc<Account>) -> Result<u64> {
+        if self.parts.pieces.is_none() {
+            return Ok(0);
+        }
+        let shared = self.of(account);
+        self.request(account, || {
+            let known = lock(&shared.known);
+            shared.facts.sweep(|hash| known.uses.contains_key(hash))
+        })
     }
 
     /// Runs a request on an account: after what other nodes changed is there, and until what it changes is durable.
@@ -60,10 +81,7 @@ impl SharedAccounts {
         if WITHIN.with_borrow(|within| within.contains(&account.name)) {
             return work();
         }
-        let shared = lock(&self.accounts)
-            .entry(account.name.clone())
-            .or_insert_with(|| Arc::new(SharedAccount::new(self.store.clone(), account)))
-            .clone();
+        let shared = self.of(account);
         shared.enter(account)?;
         let turn = Turn { shared: &shared, account };
         WITHIN.with_borrow_mut(|within| within.push(account.name.clone()));
@@ -159,9 +177,9 @@ struct SharedAccount {
 }
 
 impl SharedAccount {
-    fn new(store: Arc<dyn Store>, account: &Account) -> Self {
+    fn new(parts: SharedParts, account: &Account) -> Self {
         Self {
-            facts: Facts::new(store, &account.name),
+            facts: Facts::new(parts, &account.name),
             touched: Touched::listen(account.folder.clone()),
             gate: Mutex::new(Gate { phase: Phase::Away, requests: 0 }),
             turned: Condvar::new(),
@@ -249,17 +267,9 @@ impl SharedAccount {
 
     /// Brings this node's files to the last committed change.
     fn catch_up(&self, account: &Account, known: &mut Known) -> Result<()> {
-        let (head, applied) = (known.lease.head, known.lease.applied);
-        if applied < head {
-            // A node died after it committed a change and before it had written the entries.
-            let Some(left) = self.facts.changes(applied, head)? else {
-                return Err(ApiError::new(Code::Internal, "committed changes of the context store are missing"));
-            };
-            for (number, change) in (applied + 1..).zip(&left) {
-                self.facts.apply(number, change)?;
-            }
-            known.lease.applied = head;
-        }
+        let head = known.lease.head;
+        // A node may have died after it committed a change and before it had written the entries.
+        self.facts.apply_left(&mut known.lease)?;
         let missed = match known.cursor {
             Some(cursor) => self.facts.changes(cursor, head)?,
             None => None,
