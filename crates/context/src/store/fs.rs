@@ -214,7 +214,7 @@ pub fn read(account: &Account, place: &StorePath) -> Result<String> {
 }
 
 /// A file as it is stored, with the metadata of a memory.
-fn whole(account: &Account, place: &Place) -> Result<String> {
+fn whole(account: &Account, place: &StorePath) -> Result<String> {
     match disk::read_text(&account.path(place)) {
         Ok(text) => Ok(text),
         // The file was removed between the lookup and the read.
@@ -224,7 +224,7 @@ fn whole(account: &Account, place: &Place) -> Result<String> {
 }
 
 /// The text of a memory, and where it comes from. The checks are those of [`read`].
-pub(crate) fn read_memory(account: &Account, place: &Place) -> Result<(String, Fields)> {
+pub(crate) fn read_memory(account: &Account, place: &StorePath) -> Result<(String, Fields)> {
     let text = read(account, place)?;
     let is_file = disk::look(&account.path(place))?.is_some();
     let fields = if is_file { Fields::split(&whole(account, place)?).1 } else { Fields::default() };

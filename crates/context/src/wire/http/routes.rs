@@ -288,7 +288,7 @@ fn content(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
         ("GET", ["memory"]) => {
             let uri = query.required("uri");
             query.finish()?;
-            let place = Place::parse(&uri, &ask.who)?;
+            let place = StorePath::parse(&uri, &ask.who)?;
             let (text, fields) = fs::read_memory(&account, &place)?;
             Answer::full(MemoryShape::new(&place, text, fields))
         }
