@@ -165,7 +165,7 @@ export type ApprovalsListAnswerScopeWord = "arguments" | "run" | "folder" | "too
 /** The answer to a question. */
 export type ApprovalsListAnswerGivenAnswer = { "decision": string; "by"?: string | null; "client"?: string | null; "door"?: string | null; "at"?: string | null; "reason"?: string | null; "note"?: string | null; "grantId"?: string | null };
 
-/** Lists the open questions with what they show, oldest first; can wait until the list changes. */
+/** Lists the open questions with arguments, diff and rule, oldest first; can wait until the list changes. */
 export type ApprovalsListAnswer = { "approvals": Array<ApprovalsListAnswerQuestion> };
 
 /** A question by id. */
@@ -208,7 +208,7 @@ export type ApprovalsShowAnswerScopeWord = "arguments" | "run" | "folder" | "too
 /** The answer to a question. */
 export type ApprovalsShowAnswerGivenAnswer = { "decision": string; "by"?: string | null; "client"?: string | null; "door"?: string | null; "at"?: string | null; "reason"?: string | null; "note"?: string | null; "grantId"?: string | null };
 
-/** Shows one question with what it shows and its answer. */
+/** Shows one question with arguments, diff and rule, and its answer. */
 export type ApprovalsShowAnswer = { "approval": ApprovalsShowAnswerQuestion };
 
 /** A session by key. */
@@ -286,7 +286,7 @@ export type ConsoleSubscribeParamsFeedPosition = { "bootId": string; "seq": numb
 /** Where a connection was lost. */
 export type ConsoleSubscribeParams = { "after"?: ConsoleSubscribeParamsFeedPosition | null };
 
-/** Sends what happens to runs, questions and devices, in order, from now or from where a connection was lost. */
+/** Sends changes of runs, questions and devices in order, from now on or from the position where a connection was lost. */
 export type ConsoleSubscribeAnswer = { "bootId": string; "seq": number; "resumed": boolean };
 
 /** The source and the target of an import. */
@@ -645,7 +645,7 @@ export type GrantsListAnswer = { "grants": Array<GrantsListAnswerGrant> };
 /** A grant by id. */
 export type GrantsRevokeParams = { "id": string };
 
-/** Takes a lasting permission back. */
+/** Revokes a lasting permission. */
 export type GrantsRevokeAnswer = { "id": string; "revoked": boolean };
 
 /** The parameters of a health request. */
@@ -678,7 +678,7 @@ export type HooksEventParamsClient = "claude" | "codex" | "gemini" | "opencode";
 /** An event of a hook. */
 export type HooksEventParams = { "client": HooksEventParamsClient; "attended"?: boolean; "payload": Json };
 
-/** Decides about an event of a coding agent's hook: whether a call of its own tools may run, and what came of it. */
+/** Handles an event of a coding agent's hook: decides whether a call of its own tools may run, or records the outcome of the call. */
 export type HooksEventAnswer = { "exit": number; "stdout": string; "stderr": string };
 
 /** Parameters of a method that takes none. */
@@ -783,7 +783,7 @@ export type McpForgetAnswer = { "forgotten": string };
 /** A server by name. */
 export type McpLogParams = { "server": string };
 
-/** Shows what the process of an upstream MCP server wrote to its standard error last. */
+/** Shows the last lines that the process of an upstream MCP server wrote to standard error. */
 export type McpLogAnswer = { "server": string; "log": string };
 
 /** A server by name. */
@@ -885,7 +885,7 @@ export type McpTestAnswerFailure = { "code": McpTestAnswerErrorCode; "message": 
 /** Every way a call, a run or a command can fail. */
 export type McpTestAnswerErrorCode = "VALIDATION_ERROR" | "POLICY_DENIED" | "NOT_FOUND" | "CONFLICT" | "PRECONDITION_FAILED" | "TIMEOUT" | "CANCELLED" | "INTERNAL_ERROR" | "CONFIRMATION_REQUIRED" | "APPROVAL_DENIED" | "LIMIT_EXCEEDED" | "UNAVAILABLE" | "IN_DOUBT" | "RECORD_CORRUPTED" | "REPLAY_MISMATCH" | "STORE_UNAVAILABLE" | "CONFIG_INVALID" | "USAGE_ERROR";
 
-/** Starts an upstream MCP server, lists its tools, and says what is wrong where that fails. */
+/** Starts an upstream MCP server, lists its tools, and returns the error if that fails. */
 export type McpTestAnswer = { "ok": boolean; "status": McpTestAnswerServerStatus; "error"?: McpTestAnswerFailure | null; "log"?: string | null };
 
 /** A node by id. */
@@ -918,13 +918,13 @@ export type NotifyPushAnswer = { "enabled": boolean; "publicKey": string; "subsc
 /** Parameters of a method that takes none. */
 export type NotifyStatusParams = Record<string, never>;
 
-/** How a channel is doing. */
+/** The state of a channel. */
 export type NotifyStatusAnswerChannelStatus = { "name": string; "kind": NotifyStatusAnswerChannelKindWord; "to": string; "minSeverity": NotifyStatusAnswerSeverity; "details": boolean; "sent": number; "failed": number; "waiting": number; "lastSentAt"?: string | null; "lastError"?: NotifyStatusAnswerLastError | null; "problem"?: string | null };
 
 /** The word for a kind of channel. */
 export type NotifyStatusAnswerChannelKindWord = "push" | "ntfy" | "webhook" | "slack" | "desktop";
 
-/** How much a notification matters. A channel is told what matters at least as much as its `minSeverity`. */
+/** How much a notification matters. A channel receives notifications that are at least as severe as its `minSeverity`. */
 export type NotifyStatusAnswerSeverity = "info" | "warn" | "ask";
 
 /** What went wrong with a message. */
@@ -933,7 +933,7 @@ export type NotifyStatusAnswerLastError = { "at": string; "message": string };
 /** Quiet hours. */
 export type NotifyStatusAnswerQuietStatus = { "from": string; "to": string; "timeZone"?: string | null; "now": boolean; "urgent": boolean };
 
-/** Shows the channels of notifications and how they are doing. */
+/** Shows the channels of notifications, with what each has sent and its last error. */
 export type NotifyStatusAnswer = { "channels": Array<NotifyStatusAnswerChannelStatus>; "quiet"?: NotifyStatusAnswerQuietStatus | null; "coalesceSeconds": number; "askedAfterSeconds": number; "subscriptions": number; "running": boolean; "dropped": number };
 
 /** The keys of a browser's subscription, in base64url. */
@@ -1298,7 +1298,7 @@ export type PlansUndoAnswerForeach = { "from": string; "itemName": string; "inde
 /** For display only. */
 export type PlansUndoAnswerUiHints = { "title"?: string | null; "summary"?: string | null };
 
-/** A call that cannot be taken back. */
+/** A call that cannot be undone. */
 export type PlansUndoAnswerNotUndoable = { "callId": PlansUndoAnswerCallId; "stepId": PlansUndoAnswerStepId; "reason": string };
 
 export type PlansUndoAnswerCallId = string;
@@ -2080,7 +2080,7 @@ export type RunsGetAnswer = { "run": RunsGetAnswerRunManifest; "calls": Array<Ru
 /** Parameters of a method that takes none. */
 export type RunsHeadParams = Record<string, never>;
 
-/** Answers the signed head of the ledger, to be kept somewhere else. */
+/** Returns the signed head of the ledger, which should be stored elsewhere. */
 export type RunsHeadAnswer = { "size": number; "root": string; "at": number; "note": string; "key": string };
 
 /** How far a run is. */
@@ -2264,10 +2264,10 @@ export type RunsVerifyAnswerReceiptProblem = { "seq": number; "problem": string 
 /** What verifying a run found. */
 export type RunsVerifyAnswerVerifyReport = { "runId": RunsVerifyAnswerRunId; "ok": boolean; "records": number; "head": string; "signedSeq": number; "ledgerEntry"?: number | null; "unsigned"?: Array<RunsVerifyAnswerUnsignedRecords>; "approvals"?: number; "firstBad"?: RunsVerifyAnswerBadRecord | null; "secretArguments"?: Array<RunsVerifyAnswerProvenSecret> | null };
 
-/** Records that nothing proves. What they say may be true. */
+/** Records that no tag, signature or leaf covers. Their content may still be true. */
 export type RunsVerifyAnswerUnsignedRecords = { "from": number; "to": number };
 
-/** The first record that does not prove what it should. */
+/** The first record whose chain value, tag or signature is wrong. */
 export type RunsVerifyAnswerBadRecord = { "seq": number; "problem": string };
 
 /** An argument that is known to have held a certain secret. */
@@ -2385,7 +2385,7 @@ export type StoreBackupAnswer = { "path": string; "at": string; "databaseBytes":
 /** Parameters of a method that takes none. */
 export type StoreCheckParams = Record<string, never>;
 
-/** Looks at everything in the store: structure, frames, blobs, journals. */
+/** Checks the store: structure of the database, frames, blobs, journals. */
 export type StoreCheckAnswer = { "ok": boolean; "version": number; "runs": number; "frames": number; "blobs": number; "journals": number; "problems": Array<string>; "problemCount": number };
 
 /** Which runs are removed. Without either, the configuration decides. */
@@ -2394,13 +2394,13 @@ export type StorePruneParams = { "olderThan"?: string | null; "maxMegabytes"?: n
 /** What was removed. */
 export type StorePruneAnswerPrunedSnapshots = { "projects": number; "bytes": number };
 
-/** Removes runs that have ended and are older than said, or more than there is room for. */
+/** Removes ended runs that are older than an age, and the oldest ones while the store exceeds a size. */
 export type StorePruneAnswer = { "endedBefore"?: string | null; "runs": number; "blobs": number; "blobBytes": number; "usedBytes"?: number | null; "snapshots": StorePruneAnswerPrunedSnapshots };
 
 /** Parameters of a method that takes none. */
 export type StoreStatsParams = Record<string, never>;
 
-/** Says how large the store is and what it holds. */
+/** Reports the size of the store and the numbers of its entries. */
 export type StoreStatsAnswer = { "version": number; "runs": number; "openRuns": number; "frames": number; "facts": number; "ledgerEntries": number; "blobs": number; "processes": number; "databaseBytes": number; "freeBytes": number; "logBytes": number; "blobFileBytes": number; "journalBytes": number; "usedBytes": number; "oldestRun": string | null };
 
 /** Parameters of a method that takes none. */
@@ -2599,7 +2599,7 @@ export type ToolsSavingsAnswerDoorSavings = { "door": string; "lists": number; "
 /** Savings in figures. */
 export type ToolsSavingsAnswerSavings = { "lists": number; "directBytes": number; "shownBytes": number; "savedBytes": number; "savedTokens": number };
 
-/** Shows what Tool Search saved, by day and door. */
+/** Shows the bytes and tokens that Tool Search saved, by day and door. */
 export type ToolsSavingsAnswer = { "days": Array<ToolsSavingsAnswerDaySavings>; "total": ToolsSavingsAnswerSavings };
 
 /** What is searched, and as whom. */
