@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { bytes, left, plural, took, until, when } from '../src/lib/format.ts';
+import { bytes, left, plural, times, took, until, when } from '../src/lib/format.ts';
 
 test('lengths of time have at most two units', () => {
   const cases: [number, string][] = [[0, '0 ms'], [12, '12 ms'], [4620, '4.62 s'], [18_400, '18.4 s'], [60_000, '1 min'], [64_000, '1 min 4 s'], [20_460_000, '5 h 41 min'], [183_600_000, '2 d 3 h']];
@@ -29,4 +29,8 @@ test('a time is the clock today and the date before', () => {
   assert.equal(when(new Date(2026, 10, 16, 19, 20).getTime(), now), '16 Nov 19:20');
   assert.equal(when(new Date(2025, 9, 3).getTime(), now), '3 Oct 2025');
   assert.equal(until(new Date(2026, 10, 19, 6, 20).getTime(), now), 'until Thu 06:20');
+});
+
+test('a number of times is a word where there is one', () => {
+  assert.deepEqual([1, 2, 4, 1200].map(times), ['once', 'twice', '4 times', '1,200 times']);
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { pieces, shortHash, shortId, splitPath, withoutTool } from '../src/lib/text.ts';
+import { person, pieces, shortHash, shortId, splitPath, throughDoor, withoutTool } from '../src/lib/text.ts';
 
 test('control characters in a name become chips', () => {
   assert.deepEqual(pieces('openclaw\u202E/nimda'), [
@@ -29,4 +29,11 @@ test('hashes and ids are shortened the same way everywhere', () => {
 test('a reason does not repeat the tool that stands beside it', () => {
   assert.equal(withoutTool('vault.rename: it changes files or state', 'vault.rename'), 'it changes files or state');
   assert.equal(withoutTool('vault.rename: it changes files', 'vault.patchFile'), 'vault.rename: it changes files');
+});
+
+test('a principal and a door are said in words', () => {
+  assert.equal(person('uid:1000'), 'the person at this machine (user 1000)');
+  assert.equal(person('Chrome on Linux'), 'Chrome on Linux');
+  assert.equal(throughDoor('mcp'), 'over MCP');
+  assert.equal(throughDoor('telegraph'), 'through telegraph');
 });

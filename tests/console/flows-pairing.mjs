@@ -136,7 +136,7 @@ async function foreign(yard) {
   await framed(yard, context);
   assert.ok((await http(yard, { method: 'POST', path: '/pair', headers: { origin: yard.url, 'sec-fetch-site': 'cross-site', 'content-type': 'application/json' }, body: '{}' })).status >= 400, 'a request that the browser calls cross-site does not pair');
   // Every document and script has the whole policy, word for word.
-  for (const path of ['/', '/pair', '/runs/x', '/sw.js', '/nothing.js']) {
+  for (const path of ['/', '/pair', '/runs/x', '/sw.js', '/trusted.js']) {
     const policy = (await http(yard, { path })).headers['content-security-policy'];
     assert.equal(policy, POLICY, path);
   }

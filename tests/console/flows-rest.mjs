@@ -66,7 +66,7 @@ async function many(yard) {
   await page.getByRole('link', { name: 'A long run' }).waitFor({ timeout: 120_000 });
   // A path finds the runs that were about it.
   await page.getByLabel('Search runs').fill('Missing/99950.md');
-  await page.getByRole('link', { name: /vault.readFile Missing\/99950\.md/ }).waitFor({ timeout: 120_000 });
+  await page.getByRole('link', { name: /vault_readFile Missing\/99950\.md/ }).waitFor({ timeout: 120_000 });
   await page.getByLabel('Search runs').fill('');
   await page.waitForURL((url) => !url.search.includes('q='));
   await rows.nth(5).waitFor();

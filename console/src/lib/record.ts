@@ -2,6 +2,7 @@
 
 import type { Json } from '../types/methods.ts';
 import type { Effects } from './console-methods.ts';
+import { throughDoor } from './text.ts';
 
 export const KIND = {
   started: 1, asked: 2, confirmed: 3, call: 4, result: 5, refused: 6, retry: 7, note: 8, cancel: 9, paused: 10, settled: 11, finished: 12, checkpoint: 13,
@@ -169,7 +170,7 @@ export class Reader {
     this.record.approvals.push(value);
     const at = Date.parse(value.at);
     const word = value.decision === 'denied' ? 'denied' : 'allowed';
-    const who = [value.by, value.door ?? ''].filter(Boolean).join(', ');
+    const who = [value.by.replace(/^uid:/, 'user '), value.door ? throughDoor(value.door) : ''].filter(Boolean).join(', ');
     if (this.#asked) {
       Object.assign(this.#asked, { name: `Asked, ${word}`, small: who, last: seq, end: at });
       this.#asked.seqs.push(seq);

@@ -127,6 +127,7 @@ function goals(cell: HTMLElement): (run: RunRow) => void {
   const title = names(link);
   // What a call was about. A plan has a goal, which says it.
   const about = make('span', 'about');
+  about.append(' ');
   const subject = names(about);
   let shown = '';
   return (run) => {

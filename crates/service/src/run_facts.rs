@@ -28,6 +28,8 @@ const MAX_TOOLS: usize = 200;
 /// Arguments that say what a call is about, the most telling first.
 const SUBJECTS: [&str; 12] =
     ["path", "fromPath", "uri", "query", "url", "command", "title", "name", "goal", "pattern", "text", "content"];
+/// The newest runs whose tools, paths and subject a text is looked for in.
+const MAX_SEARCHED: u64 = 2000;
 /// Characters of what a call is about.
 const MAX_SUBJECT: usize = 120;
 /// Changed paths remembered of one run, for filters.
@@ -35,7 +37,7 @@ const MAX_PATHS: usize = 50;
 /// Runs read from the store at a time.
 const PAGE: usize = 500;
 /// Runs that one request with filters looks at; the next page goes on from there.
-const MAX_LOOKED_AT: usize = 5000;
+const MAX_LOOKED_AT: u64 = 5000;
 /// The same, where the records of each run must be read.
 const MAX_READ: usize = 1000;
 
@@ -213,6 +215,11 @@ impl Service {
         let is_filtered = needs_record || params.text.is_some() || params.from.is_some() || params.to.is_some();
         let text = params.text.as_ref().map(|text| text.to_lowercase());
         let (mut runs, mut looked_at, mut read) = (Vec::new(), 0, 0);
+        // Titles are in the rows; the rest must be read from records, which takes too long for every run of a large store.
+        let newer = match (&text, params.before) {
+            (Some(_), Some(before)) => store.count_runs(&RunFilter { after: Some(before), ..RunFilter::default() })?,
+            _ => 0,
+        };
         let mut before = params.before.into_iter().chain(params.to.and_then(first_id_after)).min();
         let mut searched_to = None;
         loop {
@@ -235,7 +242,8 @@ impl Service {
                 looked_at += 1;
                 let is_in_time = params.to.is_none_or(|to| started_at < to);
                 let by_row = text.as_deref().is_none_or(|text| fits_row(text, &row));
-                if is_in_time && (needs_record || params.counts || !by_row) {
+                let is_recent = newer + looked_at <= MAX_SEARCHED;
+                if is_in_time && (by_row || is_recent) && (needs_record || params.counts || !by_row) {
                     let facts = self.run_facts().read(&**store, run_id)?;
                     read += 1;
                     let by_text = by_row || text.as_deref().is_some_and(|text| facts.contain(text));
@@ -243,7 +251,7 @@ impl Service {
                         let run = self.with_counts(row, facts);
                         runs.push(if params.counts { run } else { RunSummary { counts: None, ..run } });
                     }
-                } else if is_in_time {
+                } else if is_in_time && by_row {
                     runs.push(RunSummary::from(row));
                 }
                 let is_enough = looked_at >= MAX_LOOKED_AT || read >= MAX_READ;

@@ -78,7 +78,8 @@ pub struct RunsListParams {
     /// Only runs that came by this door: `cli`, `gateway`, `http`, `mcp`, `bridge`, `console` and so on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub door: Option<String>,
-    /// Only runs whose title, id, tools, changed paths or subject contain this text, regardless of case.
+    /// Only runs whose title or id contains this text, regardless of case. Of the newest 2,000 runs, also those whose tools,
+    /// changed paths or subject contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// Only runs that began at this time or later.

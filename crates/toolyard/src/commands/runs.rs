@@ -38,39 +38,20 @@ pub(super) async fn run(global: &Global, command: RunsCommand) -> Outcome {
     outcome
 }
 
+/// The parameters that the options of a filter mean.
+fn filtered(filter: RunFilterArgs) -> RunsListParams {
+    let RunFilterArgs { agent, tool, door, text, from, to, counts } = filter;
+    RunsListParams { agent, tool, door, text, from, to, counts, total: true, ..RunsListParams::default() }
+}
+
 async fn answer(global: &Global, backend: &mut Backend, command: RunsCommand) -> Outcome {
     match command {
         RunsCommand::List { status, kind, limit, before, filter } => {
             let before = before.as_deref().map(input::run_id).transpose()?;
             let status = status.iter().map(|word| input::word("--status", word)).collect::<Result<_, _>>()?;
             let kind = kind.map(|word| input::word("--kind", &word)).transpose()?;
-            let RunFilterArgs { agent, tool, door, text, from, to, counts } = filter;
-            let (limit, session) = (Some(limit), None);
-            let total = true;
-            let params = RunsListParams {
-                status,
-                kind,
-                session,
-                before,
-                limit,
-                agent,
-                tool,
-                door,
-                text,
-                from,
-                to,
-                counts,
-                total,
-            };
-            let answer = backend.call::<RunsList>(&params, None).await?;
-            if global.json {
-                output::json(&answer)
-            } else {
-                list(&answer);
-                if let Some(total) = answer.total.filter(|total| *total > answer.runs.len() as u64 && !global.quiet) {
-                    output::note(&format!("{} of {}", answer.runs.len(), counted(total, "run")));
-                }
-            }
+            let params = RunsListParams { status, kind, before, limit: Some(limit), ..filtered(filter) };
+            list(global, &backend.call::<RunsList>(&params, None).await?);
             Ok(ExitCode::SUCCESS)
         }
         RunsCommand::Calls { run, after, limit, failed, tool } => {
@@ -147,7 +128,10 @@ fn verify_params(
     Ok(VerifyParams { run_id, head: read(head)?, receipt: read(receipt)?, secret })
 }
 
-fn list(answer: &RunList) {
+fn list(global: &Global, answer: &RunList) {
+    if global.json {
+        return output::json(answer);
+    }
     let row = |run: &RunSummary| {
         let (run_id, started) = (run.run_id.to_string(), run.started_at.to_string());
         let mut row = vec![run_id, run.status.as_str().to_owned(), output::word(&run.kind), started];
@@ -162,6 +146,9 @@ fn list(answer: &RunList) {
         row
     };
     output::data(&output::table(&answer.runs.iter().map(row).collect::<Vec<_>>()));
+    if let Some(total) = answer.total.filter(|total| *total > answer.runs.len() as u64 && !global.quiet) {
+        output::note(&format!("{} of {}", answer.runs.len(), counted(total, "run")));
+    }
     if let Some(next) = answer.next {
         output::note(&format!("there may be more: --before {next}"));
     }

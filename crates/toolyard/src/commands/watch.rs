@@ -202,6 +202,9 @@ async fn tail(global: &Global, backend: &mut Backend, args: &LogsArgs) -> Outcom
         } else {
             tail.lines.iter().for_each(|line| output::data(&output::plain(line)));
         }
+        if params.cursor.is_none() && tail.lines.is_empty() && !global.json && !global.quiet {
+            output::note("no log line yet; `log.level` in config.toml says what is logged");
+        }
         if !args.follow {
             return Ok(ExitCode::SUCCESS);
         }

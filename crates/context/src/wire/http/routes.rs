@@ -285,25 +285,18 @@ fn content(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             let text = fs::read(&account, &StorePath::parse(&uri, &ask.who)?)?;
             Answer::full(fs::lines(&text, usize_of(offset), limit))
         }
-        ("GET", ["memory"]) => {
+        ("GET", [what @ ("memory" | "download" | "abstract" | "overview")]) => {
             let uri = query.required("uri");
             query.finish()?;
             let place = StorePath::parse(&uri, &ask.who)?;
-            let (text, fields) = fs::read_memory(&account, &place)?;
-            Answer::full(MemoryShape::new(&place, text, fields))
-        }
-        ("GET", ["download"]) => {
-            let uri = query.required("uri");
-            query.finish()?;
-            Ok(Answer::File(fs::read(&account, &StorePath::parse(&uri, &ask.who)?)?))
+            match *what {
+                "memory" => Answer::full(MemoryShape::read(&account, &place)?),
+                "download" => Ok(Answer::File(fs::read(&account, &place)?)),
+                "abstract" => Answer::full(fs::described(&account, &place)?.0),
+                _ => Answer::full(fs::described(&account, &place)?.1),
+            }
         }
         ("POST", ["set_tags"]) => set_tags(ask),
-        ("GET", ["abstract" | "overview"]) => {
-            let uri = query.required("uri");
-            query.finish()?;
-            let (abstract_, overview) = fs::described(&account, &StorePath::parse(&uri, &ask.who)?)?;
-            Answer::full(if rest == ["abstract"] { abstract_ } else { overview })
-        }
         ("POST", ["write"]) => {
             let mut body = Params::body(ask.body)?;
             let uri = body.required("uri");

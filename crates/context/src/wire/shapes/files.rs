@@ -1,7 +1,9 @@
 //! Responses about files and folders.
 
 use crate::{
+    error::Result,
     store::{
+        account::Account,
         fs::{self, Entry, Stat},
         memory::Fields,
         uri::{Kind, StorePath},
@@ -129,10 +131,11 @@ pub(crate) struct MemoryShape {
 }
 
 impl MemoryShape {
-    pub(crate) fn new(place: &StorePath, text: String, fields: Fields) -> Self {
+    pub(crate) fn read(account: &Account, place: &StorePath) -> Result<Self> {
+        let (text, fields) = fs::read_memory(account, place)?;
         let Fields { category, speaker, role, time, source, created_at, updated_at, stated, mentions, .. } = fields;
         let uri = place.to_string();
-        Self { uri, text, category, speaker, role, time, source, created_at, updated_at, stated, mentions }
+        Ok(Self { uri, text, category, speaker, role, time, source, created_at, updated_at, stated, mentions })
     }
 }
 
