@@ -3,7 +3,10 @@
 use crate::support::*;
 use jiff::{SignedDuration, Timestamp};
 use std::{sync::Arc, time::Duration};
-use toolyard_engine::{Store, store::Swap};
+use toolyard_engine::{
+    Store,
+    store::{Durability::Ride, Swap},
+};
 
 pub async fn facts_are_there_at_once<H: Home>() {
     let home = H::new();
