@@ -567,6 +567,9 @@ impl Store for PostgresStore {
 
     fn ledger_append(&self, make: LedgerMaker<'_>) -> Result<LedgerEntry, StoreError> {
         self.check_fenced()?;
+        // An entry names the heads of runs. It uses another connection than their records, so it could be written although
+        // they are not: if this node were then fenced, the node that takes over would record another end than the sealed one.
+        self.settle()?;
         let _turn = self.ledger_turn.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..limits::LEDGER_TRIES {
             let last = self.read(|reads| async move { reads.last_entry().await })?;

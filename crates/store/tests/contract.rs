@@ -52,6 +52,7 @@ macro_rules! contract {
             facts_are_listed_by_prefix_and_page,
             blobs_are_kept_by_content,
             the_ledger_is_one_chain,
+            a_ledger_entry_follows_the_records_queued_before_it,
             a_ledger_maker_may_read_the_store_and_may_fail,
         );
     };

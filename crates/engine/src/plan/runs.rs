@@ -452,9 +452,12 @@ impl StartedRun {
             }
             Some(self.engine.clock().now())
         };
-        let error = scope.recorder.sync().await.err().map(Failure::from).or(error);
-        self.engine.seal_paused(scope, status);
-        self.report(status, error, ended_at, deviation)
+        let failed = scope.recorder.sync().await.err().map(Failure::from);
+        // A head that is not stored is not sealed: whoever takes the run over records another one.
+        if failed.is_none() {
+            self.engine.seal_paused(scope, status);
+        }
+        self.report(status, failed.or(error), ended_at, deviation)
     }
 
     /// Leaves the run because the engine shuts down: nothing more is recorded, and the next start resumes the run.

@@ -3,7 +3,10 @@
 use crate::support::*;
 use jiff::{SignedDuration, Timestamp};
 use std::{sync::Arc, time::Duration};
-use toolyard_engine::{Store, store::Swap};
+use toolyard_engine::{
+    Store,
+    store::{Durability::Ride, Swap},
+};
 
 pub async fn facts_are_there_at_once<H: Home>() {
     let home = H::new();
@@ -175,6 +178,16 @@ pub async fn the_ledger_is_one_chain<H: Home>() {
     assert_eq!(store.ledger(3, 4).unwrap(), entries[2..6]);
     assert!(store.ledger(46, 10).unwrap().is_empty());
     assert!(store.ledger(1, 0).unwrap().is_empty());
+}
+
+/// An entry seals the heads of runs, so it must not be there without their records.
+pub async fn a_ledger_entry_follows_the_records_queued_before_it<H: Home>() {
+    let home = H::new();
+    let store = home.open();
+    let run = new_run();
+    store.append(batch(&store, run, 1..=3, Ride)).unwrap();
+    store.ledger_append(&mut |last| link(last, vec![1])).unwrap();
+    assert_eq!(frames_of(&store, run, 0).len(), 3);
 }
 
 pub async fn a_ledger_maker_may_read_the_store_and_may_fail<H: Home>() {
