@@ -58,6 +58,7 @@ OPEN = {
     "crates/toolyard/src/typescript.rs": SCHEMA,
     "crates/toolyard/src/config/secrets.rs": SCHEMA,
     "crates/toolyard/src/config/patch.rs": "JSON merge patches over the configuration, which may name any key",
+    "crates/toolyard/src/shared_config/split.rs": "JSON merge patches over the configuration, which may name any key",
     "crates/toolyard/src/commands/config.rs": "JSON merge patches over the configuration, which may name any key",
     "crates/plugins/src/install/dependencies.rs": WIRE + ": npm's lockfiles, of which most is kept as it is",
     "crates/fuzz-targets/": "drives the parsers from outside, as a test does",

@@ -88,7 +88,7 @@ def migration(program, postgres, draw):
     alone, shared = own + '[policy]\ndeny = ["vault.deleteFile"]\n', own + f'[store]\nurl = "{url}"\n'
     node = home_of(program, folder, "m", vault, alone)
     for number in range(40):
-        call = {"path": f"n{number}.md", "content": "x" * (200_000 if number % 10 == 2 else 10) + str(number)}
+        call = {"path": f"n{number}.md", "content": "x" * (100_000 if number % 10 == 2 else 10) + str(number)}
         assert node.run("call", "vault.createFile", "--args", json.dumps(call), "--idempotency-key", str(number))["status"] == "ok"
     for number in range(MEMORIES):
         stored = node.run("call", "memory_store", "--args", json.dumps({"text": f"The number {number} is written on door {number * 7}."}))
@@ -100,7 +100,7 @@ def migration(program, postgres, draw):
     assert there["runs"] == runs and there["contextFiles"] > 0, there
     configure(node, shared)
     verified = node.run("runs", "verify")
-    assert verified["ok"] and verified["runs"] == runs and verified["facts"] == before["facts"], (before, verified)
+    assert verified["ok"] and verified["runs"] == runs and verified["facts"] > before["facts"], (before, verified)
     recalled = node.run("call", "memory_recall", "--args", '{"query": "What is written on the door of number 7?"}')
     assert recalled["status"] == "ok" and "49" in json.dumps(recalled), recalled
     checked = node.run("store", "check")
@@ -176,10 +176,10 @@ def tls(program, folder):
         encrypted = postgres_sql(postgres, port, database, "SELECT count(*) FROM toolyard.meta")
         assert int(encrypted) > 0
         for host, options, words in [
-            ("localhost", f"sslmode=verify-full&sslrootcert={other}", ["certificate"]),
+            ("localhost", f"sslmode=verify-full&sslrootcert={other}", ["certificate", "sslrootcert"]),
             ("127.0.0.1", f"sslmode=verify-full&sslrootcert={ca}", ["certificate", "127.0.0.1"]),
-            ("localhost", "sslmode=verify-full", ["certificate"]),
-            ("localhost", "sslmode=verify-full&sslrootcert=%2Fnot%2Fthere.pem", ["/not/there.pem"]),
+            ("localhost", "sslmode=verify-full", ["certificate", "sslrootcert"]),
+            ("localhost", "sslmode=verify-full&sslrootcert=%2Fnot%2Fthere.pem", ["sslrootcert", "cannot be read"]),
         ]:
             answer = listed(host, options)
             message = answer["error"]["message"]

@@ -266,10 +266,37 @@ export type ConfigGetParams = Record<string, never>;
 export type ConfigGetAnswer = { "path": string; "exists": boolean; "raw": string; "hash": string; "parsed": Json; "config": Json; "valid": boolean; "issues": Array<Json>; "warnings": Array<Json> };
 
 /** A change. */
-export type ConfigPatchParams = { "baseHash": string; "patch": { [key: string]: Json } };
+export type ConfigPatchParams = { "baseHash"?: string | null; "patch": { [key: string]: Json } };
 
 /** Changes the configuration: a JSON merge patch over the file that has the given hash. */
-export type ConfigPatchAnswer = { "hash": string; "changed": Array<string>; "applied": Array<string>; "needsRestart": Array<string> };
+export type ConfigPatchAnswer = { "hash": string; "changed": Array<string>; "applied": Array<string>; "needsRestart": Array<string>; "version"?: number | null };
+
+/** What is done with this node's settings. */
+export type ConfigPushParams = { "dryRun"?: boolean };
+
+/** Makes the shared settings of this node's `config.toml` the cluster's configuration. */
+export type ConfigPushAnswer = { "hash": string; "changed": Array<string>; "applied": Array<string>; "needsRestart": Array<string>; "version"?: number | null };
+
+/** The version to go back to. */
+export type ConfigRollbackParams = { "version": number };
+
+/** Makes an earlier version of the cluster's configuration the newest. */
+export type ConfigRollbackAnswer = { "hash": string; "changed": Array<string>; "applied": Array<string>; "needsRestart": Array<string>; "version"?: number | null };
+
+/** Which version. */
+export type ConfigVersionParams = { "version"?: number | null };
+
+/** Shows a version of the configuration that the nodes of a cluster share; secrets are hidden. */
+export type ConfigVersionAnswer = { "version": number; "at": string; "by": string; "node": string; "changed": Array<string>; "restores"?: number | null; "config": { [key: string]: Json } };
+
+/** Parameters of a method that takes none. */
+export type ConfigVersionsParams = Record<string, never>;
+
+/** About a version of the shared configuration. */
+export type ConfigVersionsAnswerVersionInfo = { "version": number; "at": string; "by": string; "node": string; "changed": Array<string>; "restores"?: number | null };
+
+/** Lists the versions of the configuration that the nodes of a cluster share. */
+export type ConfigVersionsAnswer = { "versions": Array<ConfigVersionsAnswerVersionInfo>; "ignored": Array<string> };
 
 /** What a paired browser may do. */
 export type ConsoleCodeParamsRights = "owner" | "approver" | "viewer";
@@ -2645,6 +2672,10 @@ export interface Methods {
   "bridge.status": { params: BridgeStatusParams; answer: BridgeStatusAnswer };
   "config.get": { params: ConfigGetParams; answer: ConfigGetAnswer };
   "config.patch": { params: ConfigPatchParams; answer: ConfigPatchAnswer };
+  "config.push": { params: ConfigPushParams; answer: ConfigPushAnswer };
+  "config.rollback": { params: ConfigRollbackParams; answer: ConfigRollbackAnswer };
+  "config.version": { params: ConfigVersionParams; answer: ConfigVersionAnswer };
+  "config.versions": { params: ConfigVersionsParams; answer: ConfigVersionsAnswer };
   "console.code": { params: ConsoleCodeParams; answer: ConsoleCodeAnswer };
   "console.subscribe": { params: ConsoleSubscribeParams; answer: ConsoleSubscribeAnswer };
   "context.add": { params: ContextAddParams; answer: ContextAddAnswer };

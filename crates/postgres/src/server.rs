@@ -73,9 +73,24 @@ impl From<Trouble> for StoreError {
 
 fn with_source(error: &tokio_postgres::Error) -> String {
     match std::error::Error::source(error) {
-        Some(source) => format!("{error}: {source}"),
+        Some(source) => format!("{error}: {}", explained(&source.to_string())),
         None => error.to_string(),
     }
+}
+
+/// What a refused certificate means, with what to do about it.
+fn explained(reason: &str) -> String {
+    let advice = if reason.contains("UnknownIssuer") {
+        "no authority that is trusted here issued the server's certificate; name the file of its authority with \
+         sslrootcert in store.url"
+    } else if reason.contains("not valid for name") {
+        "write the host in store.url as the server's certificate names it"
+    } else if reason.contains("Expired") {
+        "renew the server's certificate"
+    } else {
+        return reason.to_owned();
+    };
+    format!("{reason}: {advice}")
 }
 
 /// Where the database is and how it is reached.

@@ -321,7 +321,10 @@ impl ProofKeeper for HomeProof {
     fn make_key(&self) -> Result<[u8; 32], Failure> {
         if self.is_shared {
             return Err(Failure::new(ErrorCode::PreconditionFailed, "the nodes of a cluster share their keys")
-                .suggest("Move the state to one machine, rotate there, and move it back: `toolyard migrate`."));
+                .suggest(
+                    "Stop the nodes, move the state to one machine with `toolyard migrate --to sqlite`, rotate there, and move \
+                     it into an empty database.",
+                ));
         }
         self.home.make_next_key().map_err(|error| Failure::new(ErrorCode::StoreUnavailable, format!("{error:#}")))
     }

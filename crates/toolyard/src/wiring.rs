@@ -152,9 +152,13 @@ impl Yard {
             _ => None,
         };
         let context = match needs {
-            Needs::Store if resolved.config.context.enabled => {
-                context::open(&resolved.config.context, &home, &resolved.vault, &engine, stores::pieces(&resolved.config)?)?
-            }
+            Needs::Store if resolved.config.context.enabled => context::open(
+                &resolved.config.context,
+                &home,
+                &resolved.vault,
+                &engine,
+                stores::pieces(&resolved.config)?,
+            )?,
             Needs::Catalog if resolved.config.context.enabled => {
                 context::register(&engine, &resolved.config.context, Arc::new(Described))?;
                 None
