@@ -182,6 +182,19 @@ mod tests {
     }
 
     #[test]
+    fn packed_files_unpack_to_their_length_and_are_smaller() {
+        let mut packed = 0;
+        for asset in ASSETS {
+            if let Content::Packed { brotli, gzip, length } = asset.content {
+                assert_eq!(asset.content.plain().unwrap().len(), length, "{}", asset.path);
+                assert!(brotli.len().max(gzip.len()) < length, "{}", asset.path);
+                packed += 1;
+            }
+        }
+        assert!(packed > 0);
+    }
+
+    #[test]
     fn only_names_with_a_hash_are_kept_for_ever() {
         let named = |path| Asset { path, etag: "", content: Content::Plain(b"") };
         for hashed in ["/assets/index-B1x9aQ_d.js", "/assets/a-12345-78.css"] {
