@@ -297,6 +297,7 @@ schema: tools-needed ## write schema/ anew from the types
 docs: tools-needed ## write the generated pages
 	$(DEBUG)
 	"$$CARGO_TARGET_DIR/debug/toolyard" config reference > docs/reference/configuration.md
+	"$$CARGO_TARGET_DIR/debug/toolyard" config schema > schema/config.schema.json
 	"$$CARGO_TARGET_DIR/debug/toolyard" config authority > docs/reference/authority.md
 	@mkdir -p docs/reference console/src/types
 	"$$CARGO_TARGET_DIR/debug/toolyard" config commands > docs/reference/cli.md
@@ -309,6 +310,7 @@ docs: tools-needed ## write the generated pages
 docs-check: tools-needed ## generated pages are current, links resolve, commands in the pages parse, no roadmap words outside the roadmap, files and functions keep their sizes, JSON has types
 	$(DEBUG)
 	"$$CARGO_TARGET_DIR/debug/toolyard" config reference | diff -u docs/reference/configuration.md - || { echo "docs/reference/configuration.md is out of date: run make docs"; exit 1; }
+	"$$CARGO_TARGET_DIR/debug/toolyard" config schema | diff -u schema/config.schema.json - || { echo "schema/config.schema.json is out of date: run make docs"; exit 1; }
 	"$$CARGO_TARGET_DIR/debug/toolyard" config authority | diff -u docs/reference/authority.md - || { echo "docs/reference/authority.md is out of date: run make docs"; exit 1; }
 	"$$CARGO_TARGET_DIR/debug/toolyard" config commands | diff -u docs/reference/cli.md - || { echo "docs/reference/cli.md is out of date: run make docs"; exit 1; }
 	"$$CARGO_TARGET_DIR/debug/toolyard" config methods | diff -u docs/reference/methods.md - || { echo "docs/reference/methods.md is out of date: run make docs"; exit 1; }

@@ -1,5 +1,5 @@
-//! Writes the table of the console's files: each file of `console/dist` by `include_bytes!`, with a Brotli copy where that
-//! is smaller. Node is not needed: `console/dist` is committed.
+//! Writes the table of the console's files: each file of `console/dist` by `include_bytes!`, compressed with Brotli and with
+//! gzip where that is smaller. Node is not needed: `console/dist` is committed.
 
 use sha2::{Digest, Sha256};
 use std::{
@@ -38,20 +38,23 @@ fn main() -> io::Result<()> {
         whole.update(path.as_bytes());
         whole.update(&bytes);
         let compressed = compressed(&path, &bytes)?;
-        let brotli = match &compressed {
-            Some(copy) => {
-                let name = format!("{number}.br");
-                fs::write(out.join(&name), copy)?;
-                format!("Some(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}\")))")
+        let content = match &compressed {
+            Some(copies) => {
+                let store = |ending: &str, copy: &[u8]| {
+                    let name = format!("{number}.{ending}");
+                    fs::write(out.join(&name), copy)?;
+                    io::Result::Ok(format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}\"))"))
+                };
+                let (brotli, gzip) = (store("br", &copies.brotli)?, store("gz", &copies.gzip)?);
+                format!("Content::Packed {{ brotli: {brotli}, gzip: {gzip}, length: {} }}", bytes.len())
             }
-            None => "None".to_owned(),
+            None => format!("Content::Plain(include_bytes!({:?}))", file.display().to_string()),
         };
         let etag = hex(&Sha256::digest(&bytes)[..12]);
         writeln!(
             table,
-            "    Asset {{ path: {:?}, etag: \"\\\"{etag}\\\"\", bytes: include_bytes!({:?}), brotli: {brotli} }},",
+            "    Asset {{ path: {:?}, etag: \"\\\"{etag}\\\"\", content: {content} }},",
             format!("/{path}"),
-            file.display().to_string(),
         )
         .map_err(io::Error::other)?;
     }
@@ -75,17 +78,25 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// A Brotli copy, where the file is not compressed already and the copy is smaller.
-fn compressed(path: &str, bytes: &[u8]) -> io::Result<Option<Vec<u8>>> {
+struct Copies {
+    brotli: Vec<u8>,
+    gzip: Vec<u8>,
+}
+
+/// Compressed copies, where the file is not compressed already and both are smaller.
+fn compressed(path: &str, bytes: &[u8]) -> io::Result<Option<Copies>> {
     let is_text = [".html", ".js", ".mjs", ".css", ".svg", ".json", ".webmanifest", ".txt", ".map"];
     if bytes.len() < MIN_COMPRESSED || !is_text.iter().any(|end| path.ends_with(end)) {
         return Ok(None);
     }
-    let mut copy = Vec::new();
-    let mut writer = brotli::CompressorWriter::new(&mut copy, 4096, QUALITY, WINDOW);
+    let mut brotli = Vec::new();
+    let mut writer = brotli::CompressorWriter::new(&mut brotli, 4096, QUALITY, WINDOW);
     io::Write::write_all(&mut writer, bytes)?;
     drop(writer);
-    Ok((copy.len() < bytes.len()).then_some(copy))
+    let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    io::Write::write_all(&mut writer, bytes)?;
+    let copies = Copies { brotli, gzip: writer.finish()? };
+    Ok((copies.brotli.len().max(copies.gzip.len()) < bytes.len()).then_some(copies))
 }
 
 fn hex(bytes: &[u8]) -> String {

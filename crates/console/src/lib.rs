@@ -2,6 +2,11 @@
 //!
 //! `build.rs` makes the table from `console/dist`. *Has no* sockets, requests or credentials: the gateway serves the files.
 
+use std::{
+    borrow::Cow,
+    io::{self, Read as _},
+};
+
 include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 
 /// The policy that the browser enforces for every page of the console: no code, style, connection or frame of anybody else,
@@ -19,9 +24,37 @@ pub struct Asset {
     /// Its entity tag, with quotes: the hash of the content.
     pub etag: &'static str,
     /// Its content.
-    pub bytes: &'static [u8],
-    /// The content compressed with Brotli, where that is smaller.
-    pub brotli: Option<&'static [u8]>,
+    pub content: Content,
+}
+
+/// The content of a file as the program has it.
+#[derive(Debug, Clone, Copy)]
+pub enum Content {
+    /// As it is.
+    Plain(&'static [u8]),
+    /// Compressed, because that is smaller. The program has no plain copy.
+    Packed {
+        /// With Brotli.
+        brotli: &'static [u8],
+        /// With gzip, for browsers that take no Brotli over a connection without TLS.
+        gzip: &'static [u8],
+        /// Length of the plain content.
+        length: usize,
+    },
+}
+
+impl Content {
+    /// The plain content.
+    pub fn plain(&self) -> io::Result<Cow<'static, [u8]>> {
+        match *self {
+            Self::Plain(bytes) => Ok(Cow::Borrowed(bytes)),
+            Self::Packed { gzip, length, .. } => {
+                let mut bytes = Vec::with_capacity(length);
+                flate2::read::GzDecoder::new(gzip).read_to_end(&mut bytes)?;
+                Ok(Cow::Owned(bytes))
+            }
+        }
+    }
 }
 
 impl Asset {
@@ -149,8 +182,21 @@ mod tests {
     }
 
     #[test]
+    fn packed_files_unpack_to_their_length_and_are_smaller() {
+        let mut packed = 0;
+        for asset in ASSETS {
+            if let Content::Packed { brotli, gzip, length } = asset.content {
+                assert_eq!(asset.content.plain().unwrap().len(), length, "{}", asset.path);
+                assert!(brotli.len().max(gzip.len()) < length, "{}", asset.path);
+                packed += 1;
+            }
+        }
+        assert!(packed > 0);
+    }
+
+    #[test]
     fn only_names_with_a_hash_are_kept_for_ever() {
-        let named = |path| Asset { path, etag: "", bytes: b"", brotli: None };
+        let named = |path| Asset { path, etag: "", content: Content::Plain(b"") };
         for hashed in ["/assets/index-B1x9aQ_d.js", "/assets/a-12345-78.css"] {
             assert!(named(hashed).is_immutable(), "{hashed}");
         }

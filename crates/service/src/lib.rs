@@ -37,6 +37,7 @@ pub mod runs;
 mod service;
 pub mod sessions;
 mod settings;
+pub mod stored;
 mod subscriptions;
 pub mod tools;
 
@@ -46,7 +47,7 @@ pub use hub::{Hub, Unanswered, WeakHub};
 pub use list::EVENTS;
 pub use method::{AnyJson, Call, ClientRequest, EventSink, Handle, Lane, Method, NoParams, Reach, Role, Terms};
 pub use operate::{ConfigAnswer, LogTail, LogsTail, TailParams};
-pub use registry::{Definitions, Entry, MethodSchemas, Methods, SharedSchemas};
+pub use registry::{Definitions, Entry, MethodSchemas, Methods, SharedSchemas, TypeSchemas};
 pub use run_facts::RunCounts;
 pub use service::{LeftOutTool, PluginReport, ProcessInfo, Service};
 pub use settings::HubSettings;

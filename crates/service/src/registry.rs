@@ -2,7 +2,7 @@
 
 use crate::{
     Call, Handle, Hub, Lane, Method, MethodError, Object, Role, RpcError, Service, Terms, hub::Connection, list,
-    method::ClientRequest, params, sessions::Key,
+    method::ClientRequest, params, sessions::Key, stored,
 };
 use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
 use serde::Serialize;
@@ -30,9 +30,7 @@ pub struct Entry {
     pub about: &'static str,
     /// On which terms it may be called.
     pub terms: Terms,
-    params: fn() -> Value,
-    answer: fn() -> Value,
-    shared: fn(&mut SharedSchemas) -> MethodSchemas,
+    types: Option<TypeSchemas>,
     handler: Option<Arc<dyn Answers>>,
 }
 
@@ -48,6 +46,35 @@ impl Entry {
             name: M::NAME,
             about: M::ABOUT.trim_ascii(),
             terms: M::TERMS,
+            // The linker then finds no use for the code that makes schemas in a released program.
+            types: if stored::FROM_TYPES { Some(TypeSchemas::of::<M>()) } else { None },
+            handler: None,
+        }
+    }
+
+    /// The schemas of its types; a released program has [`stored::methods`] instead.
+    pub fn types(&self) -> Option<&TypeSchemas> {
+        self.types.as_ref()
+    }
+
+    /// The scope it needs, if any.
+    pub fn scope(&self) -> Option<&'static str> {
+        self.terms.demand.scope.map(authority::Scope::as_str)
+    }
+}
+
+/// Makes the JSON Schemas of a method from its types.
+#[derive(Debug, Clone, Copy)]
+pub struct TypeSchemas {
+    params: fn() -> Value,
+    answer: fn() -> Value,
+    shared: fn(&mut SharedSchemas) -> MethodSchemas,
+    checker: fn() -> params::Checker,
+}
+
+impl TypeSchemas {
+    fn of<M: Method>() -> Self {
+        Self {
             params: params::schema_of::<M::Params>,
             answer: || {
                 let settings = SchemaSettings::draft2020_12().for_serialize();
@@ -57,28 +84,28 @@ impl Entry {
                 params: all.params.subschema_for::<M::Params>(),
                 answer: all.answers.subschema_for::<M::Answer>(),
             },
-            handler: None,
+            checker: params::Checker::of::<M::Params>,
         }
     }
 
-    /// The JSON Schema of its parameters.
-    pub fn params_schema(&self) -> Value {
+    /// The JSON Schema of the parameters.
+    pub fn params(&self) -> Value {
         (self.params)()
     }
 
-    /// The JSON Schema of its answer.
-    pub fn answer_schema(&self) -> Value {
+    /// The JSON Schema of the answer.
+    pub fn answer(&self) -> Value {
         (self.answer)()
     }
 
-    /// The schemas of its parameters and answer, with their definitions among those of all methods.
-    pub fn schemas(&self, all: &mut SharedSchemas) -> MethodSchemas {
+    /// The schemas of parameters and answer, with their definitions among those of all methods.
+    pub fn shared(&self, all: &mut SharedSchemas) -> MethodSchemas {
         (self.shared)(all)
     }
 
-    /// The scope it needs, if any.
-    pub fn scope(&self) -> Option<&'static str> {
-        self.terms.demand.scope.map(authority::Scope::as_str)
+    /// What checks the parameters.
+    pub fn checker(&self) -> params::Checker {
+        (self.checker)()
     }
 }
 
@@ -290,7 +317,7 @@ trait Answers: Send + Sync {
 
 /// The compiled schema of a method's parameters.
 struct Reader<M> {
-    checker: OnceLock<params::Checker>,
+    checker: OnceLock<Option<params::Checker>>,
     of: PhantomData<fn() -> M>,
 }
 
@@ -308,7 +335,9 @@ impl<M: Method> Reader<M> {
         call: &Call<'_>,
         params: Value,
     ) -> Result<Box<RawValue>, MethodError> {
-        let checker = self.checker.get_or_init(params::Checker::of::<M::Params>);
+        let Some(checker) = self.checker.get_or_init(params::Checker::of_method::<M>) else {
+            return Err(RpcError::unavailable(format!("the program has no schema of {}", call.method)).into());
+        };
         let params = params::of_call::<M>(call, checker, params)?;
         let answer = handler.handle(call, params).await?;
         serde_json::value::to_raw_value(&answer)

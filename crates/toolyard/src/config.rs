@@ -12,7 +12,7 @@ pub use file::{
     GatewayConfig, HooksConfig, LogConfig, LogFormat, McpConfig, NodeConfig, RateLimitConfig, RecordConfig,
     RetentionConfig, RunFilesMode, StoreConfig, TlsConfig, ToolsConfig, VaultConfig,
 };
-pub use page::reference;
+pub use page::{reference, schema_text};
 pub(crate) use patch::{Change, is_applied_live, is_within};
 pub use secrets::texts;
 

@@ -5,7 +5,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts},
     response::Response,
 };
-use toolyard_console::{Asset, CONTENT_SECURITY_POLICY, is_page};
+use toolyard_console::{Asset, CONTENT_SECURITY_POLICY, Content, is_page};
 
 /// How long a browser keeps a file whose name contains its hash: a year.
 const FOREVER: &str = "public, max-age=31536000, immutable";
@@ -29,11 +29,24 @@ pub(crate) fn serve_asset(asset: &'static Asset, request: &Parts) -> Response {
                 tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == asset.etag
             })
         });
-    let brotli = asset.brotli.filter(|_| takes_brotli(&request.headers));
-    let mut response = match (is_known, request.method == Method::HEAD) {
+    let (coding, length, body) = match asset.content {
+        Content::Packed { brotli, .. } if takes(&request.headers, "br") => (Some("br"), brotli.len(), Some(brotli)),
+        Content::Packed { gzip, .. } if takes(&request.headers, "gzip") => (Some("gzip"), gzip.len(), Some(gzip)),
+        Content::Packed { length, .. } => (None, length, None),
+        Content::Plain(bytes) => (None, bytes.len(), Some(bytes)),
+    };
+    let mut response = match (is_known || request.method == Method::HEAD, body) {
         (true, _) => Response::new(Body::empty()),
-        (false, true) => Response::new(Body::empty()),
-        (false, false) => Response::new(Body::from(brotli.unwrap_or(asset.bytes))),
+        (false, Some(bytes)) => Response::new(Body::from(bytes)),
+        (false, None) => match asset.content.plain() {
+            Ok(bytes) => Response::new(Body::from(bytes.into_owned())),
+            Err(error) => {
+                tracing::error!(%error, path = asset.path, "a file of the console cannot be unpacked");
+                let mut response = Response::new(Body::empty());
+                *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+                return response;
+            }
+        },
     };
     if is_known {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
@@ -43,14 +56,14 @@ pub(crate) fn serve_asset(asset: &'static Asset, request: &Parts) -> Response {
     headers.insert(header::ETAG, HeaderValue::from_static(asset.etag));
     let caching = if asset.is_immutable() { FOREVER } else { COMPARED };
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(caching));
-    if asset.brotli.is_some() {
+    if matches!(asset.content, Content::Packed { .. }) {
         headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
     }
-    if brotli.is_some() && !is_known {
-        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("br"));
+    if let Some(coding) = coding.filter(|_| !is_known) {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
     }
     if request.method == Method::HEAD && !is_known {
-        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(brotli.unwrap_or(asset.bytes).len()));
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     }
     protect(headers);
     response
@@ -65,11 +78,12 @@ pub(super) fn protect(headers: &mut HeaderMap) {
     headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
 }
 
-fn takes_brotli(headers: &HeaderMap) -> bool {
+/// Whether the client takes a coding of the content.
+fn takes(headers: &HeaderMap, coding: &str) -> bool {
     let listed = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
-    listed.flat_map(|value| value.split(',')).any(|coding| {
-        let mut parts = coding.split(';').map(str::trim);
-        let is_brotli = parts.next().is_some_and(|name| name.eq_ignore_ascii_case("br"));
-        is_brotli && !parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
+    listed.flat_map(|value| value.split(',')).any(|offer| {
+        let mut parts = offer.split(';').map(str::trim);
+        let is_named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(coding));
+        is_named && !parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
     })
 }

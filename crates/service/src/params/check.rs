@@ -4,6 +4,7 @@
 //! It supports the part of JSON Schema that our parameter types use. Everything else is left to the type's
 //! deserialisation.
 
+use crate::{Method, stored};
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::Value;
 
@@ -15,10 +16,10 @@ const MAX_DEPTH: usize = 16;
 const MAX_SHOWN: usize = 80;
 
 /// A compiled schema.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub struct Checker(Node);
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 enum Node {
     Any,
     Null,
@@ -31,14 +32,14 @@ enum Node {
     Either(Vec<Node>),
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 struct Fields {
     known: Vec<Field>,
     /// The schema of other fields; `None` if no other fields are allowed.
     others: Option<Box<Node>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 struct Field {
     name: String,
     node: Node,
@@ -49,7 +50,20 @@ impl Checker {
     /// Compiles the schema of a type.
     pub fn of<T: JsonSchema>() -> Self {
         let schema = schema_of::<T>();
-        Self(compile(&schema, &schema, MAX_DEPTH))
+        Self(compile(&schema, &schema["$defs"], MAX_DEPTH))
+    }
+
+    /// The checker of a method's parameters, from its type or, in a released program, from the stored schema.
+    pub(crate) fn of_method<M: Method>() -> Option<Self> {
+        if stored::FROM_TYPES { Some(Self::of::<M::Params>()) } else { Self::stored(M::NAME) }
+    }
+
+    /// Compiles the stored schema of a method's parameters.
+    pub fn stored(method: &str) -> Option<Self> {
+        let (schema, definitions) = stored::params(method)?;
+        let schema: Value = serde_json::from_str(schema.get()).ok()?;
+        let definitions = serde_json::from_str(definitions.get()).ok()?;
+        Some(Self(compile(&schema, &definitions, MAX_DEPTH)))
     }
 
     /// Everything wrong with a value, in order.
@@ -90,12 +104,13 @@ impl ValuePath<'_> {
     }
 }
 
-fn compile(schema: &Value, root: &Value, depth: usize) -> Node {
+fn compile(schema: &Value, definitions: &Value, depth: usize) -> Node {
     let Some(depth) = depth.checked_sub(1) else { return Node::Any };
     let get = |name: &str| schema.get(name);
-    if let Some(name) = get("$ref").and_then(Value::as_str).and_then(|r| r.strip_prefix("#/$defs/")) {
-        let target = root.get("$defs").and_then(|defs| defs.get(name));
-        return target.map_or(Node::Any, |target| compile(target, root, depth));
+    // The definitions of one type are in `#/$defs/`, those of all methods together in `#/$defs/params/`.
+    if let Some(name) = get("$ref").and_then(Value::as_str).and_then(|path| path.rsplit('/').next()) {
+        let target = definitions.get(name);
+        return target.map_or(Node::Any, |target| compile(target, definitions, depth));
     }
     if let Some(words) = get("enum").and_then(Value::as_array) {
         return Node::OneOf(words.clone());
@@ -104,12 +119,12 @@ fn compile(schema: &Value, root: &Value, depth: usize) -> Node {
         return Node::OneOf(vec![word.clone()]);
     }
     if let Some(options) = get("anyOf").or(get("oneOf")).and_then(Value::as_array) {
-        return either(options.iter().map(|option| compile(option, root, depth)).collect());
+        return either(options.iter().map(|option| compile(option, definitions, depth)).collect());
     }
     match get("type") {
-        Some(Value::String(kind)) => typed(kind, schema, root, depth),
+        Some(Value::String(kind)) => typed(kind, schema, definitions, depth),
         Some(Value::Array(kinds)) => {
-            either(kinds.iter().filter_map(Value::as_str).map(|kind| typed(kind, schema, root, depth)).collect())
+            either(kinds.iter().filter_map(Value::as_str).map(|kind| typed(kind, schema, definitions, depth)).collect())
         }
         _ => Node::Any,
     }
@@ -135,7 +150,7 @@ fn either(options: Vec<Node>) -> Node {
     if rest.len() == 1 { rest.pop().unwrap_or(Node::Any) } else { Node::Either(rest) }
 }
 
-fn typed(kind: &str, schema: &Value, root: &Value, depth: usize) -> Node {
+fn typed(kind: &str, schema: &Value, definitions: &Value, depth: usize) -> Node {
     let number = |name: &str| schema.get(name).and_then(Value::as_f64);
     let size = |name: &str| number(name).map(|n| n as usize);
     match kind {
@@ -152,28 +167,28 @@ fn typed(kind: &str, schema: &Value, root: &Value, depth: usize) -> Node {
             most: number("maximum").map(|n| n as u64),
         },
         "array" => Node::List {
-            items: Box::new(schema.get("items").map_or(Node::Any, |items| compile(items, root, depth))),
+            items: Box::new(schema.get("items").map_or(Node::Any, |items| compile(items, definitions, depth))),
             least: size("minItems").unwrap_or(0),
             most: size("maxItems").unwrap_or(usize::MAX),
         },
-        "object" => Node::Object(fields(schema, root, depth)),
+        "object" => Node::Object(fields(schema, definitions, depth)),
         _ => Node::Any,
     }
 }
 
-fn fields(schema: &Value, root: &Value, depth: usize) -> Fields {
+fn fields(schema: &Value, definitions: &Value, depth: usize) -> Fields {
     let required: Vec<&str> =
         schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     let known = schema.get("properties").and_then(Value::as_object).into_iter().flatten().map(|(name, property)| {
         let is_required = required.contains(&name.as_str());
-        let node = compile(property, root, depth);
+        let node = compile(property, definitions, depth);
         // An optional field must be left out instead of null, unless its schema gives null a meaning.
         let is_nullable = is_required || property.get("nullable").is_some_and(|nullable| nullable == true);
         Field { name: name.clone(), node: if is_nullable { node } else { without_null(node) }, is_required }
     });
     let others = match schema.get("additionalProperties") {
         Some(Value::Bool(false)) => None,
-        Some(other @ Value::Object(_)) => Some(Box::new(compile(other, root, depth))),
+        Some(other @ Value::Object(_)) => Some(Box::new(compile(other, definitions, depth))),
         _ => Some(Box::new(Node::Any)),
     };
     Fields { known: known.collect(), others }

@@ -1,7 +1,7 @@
 //! [`StaticEmbedder`] turns a text into a vector.
 
 use super::{
-    asset::{ASSET, DIMENSIONS, LEVELS},
+    asset::{ASSET, DIMENSIONS},
     pieces,
     vocabulary::Vocabulary,
     weights::PieceWeights,
@@ -13,7 +13,10 @@ pub type Vector = [f32; DIMENSIONS];
 
 /// Identifies the embedding table of this build. Vectors from different tables cannot be compared and must be computed
 /// again.
-pub const MODEL_ID: &str = "toolyard-static-minilm-256/3";
+pub const MODEL_ID: &str = "toolyard-static-minilm-256/4";
+
+/// The largest number of pieces of a text that are added to its vector together.
+const BATCH: usize = 1024;
 
 static SHARED: LazyLock<StaticEmbedder> = LazyLock::new(StaticEmbedder::new);
 
@@ -53,18 +56,26 @@ impl StaticEmbedder {
     /// that the table itself gives to each piece.
     pub fn embed(&self, text: &str, weights: Option<&PieceWeights>) -> Option<Vector> {
         let mut sum = [0.0f32; DIMENSIONS];
-        self.tokenize(text, |row| add_row(&mut sum, row, weights.map_or(1.0, |weights| weights.of(row))));
+        let mut rows = Vec::new();
+        self.tokenize(text, |row| {
+            rows.push(row);
+            if rows.len() == BATCH {
+                add_rows(&mut sum, &mut rows, weights);
+            }
+        });
+        add_rows(&mut sum, &mut rows, weights);
         unit(sum)
     }
 }
 
-fn add_row(sum: &mut Vector, row: u16, weight: f32) {
-    let (values, scale) = ASSET.row(row);
-    let levels: [f32; LEVELS] = ASSET.levels.map(|level| level * scale * weight);
-    for (sums, pair) in sum.as_chunks_mut::<2>().0.iter_mut().zip(values) {
-        sums[0] += levels[usize::from(pair & 0xF)];
-        sums[1] += levels[usize::from(pair >> 4)];
+/// Adds rows to a sum. A row that occurs several times is read from the table once.
+fn add_rows(sum: &mut Vector, rows: &mut Vec<u16>, weights: Option<&PieceWeights>) {
+    rows.sort_unstable();
+    for same in rows.chunk_by(|a, b| a == b) {
+        let weight = weights.map_or(1.0, |weights| weights.of(same[0]));
+        ASSET.add(same[0], weight * same.len() as f32, sum);
     }
+    rows.clear();
 }
 
 fn unit(mut sum: Vector) -> Option<Vector> {

@@ -47,6 +47,9 @@ pub enum ConfigCommand {
     /// Print the reference of every key, in Markdown
     #[command(hide = true)]
     Reference,
+    /// Print the JSON Schema of the configuration
+    #[command(hide = true)]
+    Schema,
     /// Print the page about who may do what, in Markdown
     #[command(hide = true)]
     Authority,

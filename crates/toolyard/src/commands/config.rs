@@ -218,16 +218,16 @@ fn report(global: &Global, patched: &PatchedConfig, is_running: bool) -> ExitCod
 
 /// The generated pages, which need no configuration; nothing for the other commands.
 fn generated(command: &ConfigCommand) -> Result<Option<String>, Failure> {
+    let unreadable = |error: std::io::Error| Failure::new(ErrorCode::InternalError, error.to_string());
     Ok(Some(match command {
         ConfigCommand::Reference => config::reference(),
         ConfigCommand::Authority => authority::page().map_err(crate::wiring::refused)?,
         ConfigCommand::Commands => cli::reference::page(),
-        ConfigCommand::Methods => method_reference::page(),
-        ConfigCommand::MethodSchemas => {
-            method_reference::schemas().map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?
-        }
+        ConfigCommand::Schema => config::schema_text(),
+        ConfigCommand::Methods => method_reference::page().map_err(unreadable)?,
+        ConfigCommand::MethodSchemas => method_reference::schemas().map_err(unreadable)?,
         ConfigCommand::ErrorCodes => error_reference::page(),
-        ConfigCommand::MethodTypes => method_reference::types(),
+        ConfigCommand::MethodTypes => method_reference::types().map_err(unreadable)?,
         ConfigCommand::ManPages { folder } => {
             let command = <cli::Cli as clap::CommandFactory>::command();
             clap_mangen::generate_to(command, folder).map_err(|error| {

@@ -1,10 +1,35 @@
 //! `docs/reference/configuration.md`: every key with its type, default and meaning, from the types alone.
+//!
+//! A released program has no code that makes the schema from the types; it has the text of `schema/config.schema.json`.
 
-use super::Config;
-use serde_json::Value;
+use super::{Config, secrets};
+use serde_json::{Value, json};
+use toolyard_service::stored;
 
-/// The schema of the configuration, from the types.
+static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/config.schema.json.z"));
+
+/// The schema of the configuration.
 pub(super) fn schema() -> Value {
+    if stored::FROM_TYPES {
+        return from_types();
+    }
+    stored_schema().unwrap_or_else(|error| {
+        tracing::error!(%error, "the schema of the configuration cannot be read");
+        // Nothing says which settings are secret, so all are.
+        json!({ secrets::MARK: "value" })
+    })
+}
+
+/// The schema, as `schema/config.schema.json` has it.
+pub fn schema_text() -> String {
+    format!("{:#}\n", schema())
+}
+
+fn stored_schema() -> std::io::Result<Value> {
+    Ok(serde_json::from_str(&stored::unpack(PACKED)?)?)
+}
+
+fn from_types() -> Value {
     schemars::generate::SchemaSettings::draft2020_12()
         .with(|s| s.inline_subschemas = true)
         .into_generator()
@@ -94,6 +119,14 @@ fn type_of(property: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_released_program_has_the_schema_of_the_types() {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema/config.schema.json");
+        let committed = std::fs::read_to_string(file).unwrap_or_default();
+        assert!(committed == schema_text(), "schema/config.schema.json is out of date: run `make docs`");
+        assert_eq!(stored_schema().unwrap(), from_types());
+    }
 
     #[test]
     fn the_reference_names_every_key_of_the_default() {

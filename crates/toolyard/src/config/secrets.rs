@@ -8,7 +8,7 @@ use std::{path::Path, sync::OnceLock};
 use toolyard_engine::redact::{self, HIDDEN, redactor};
 
 /// The key in a field's schema.
-const MARK: &str = "x-secret";
+pub(super) const MARK: &str = "x-secret";
 /// A file of a secret is not larger than this.
 const MAX_SECRET_FILE: u64 = 64 << 10;
 
