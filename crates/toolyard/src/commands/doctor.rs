@@ -41,6 +41,9 @@ const HOOKS: &str = "hooks";
 /// Runs that are counted.
 const MAX_OPEN_RUNS: usize = 10_000;
 
+/// Checks by name, each with what was found or what is wrong.
+type Outcomes = Vec<(&'static str, Result<String, String>)>;
+
 /// The results of all checks.
 #[derive(Serialize)]
 struct Checked<'a> {
@@ -196,10 +199,7 @@ fn database_findings(resolved: &config::Resolved) -> Vec<(&'static str, Result<S
 }
 
 /// The nodes of a cluster, and the configuration that they share.
-fn cluster_findings(
-    resolved: &config::Resolved,
-    opened: &Opened,
-) -> Result<Vec<(&'static str, Result<String, String>)>, Failure> {
+fn cluster_findings(resolved: &config::Resolved, opened: &Opened) -> Result<Outcomes, Failure> {
     let nodes = opened.store.nodes()?;
     let count = |state| nodes.iter().filter(|node| node.state == state).count();
     let (live, draining, dead) = (count(NodeState::Live), count(NodeState::Draining), count(NodeState::Dead));

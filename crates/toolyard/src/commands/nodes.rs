@@ -82,16 +82,16 @@ fn run_blocking(global: &Global, command: &NodesCommand) -> Outcome {
         )
         .suggest("Set store.url, or move the state with `toolyard migrate --to postgres://…`."));
     };
-    if let NodesCommand::List = command {
-        let Opened { store, facts, .. } = stores::open(&resolved)?;
-        let in_use = facts.map_or_else(|| Ok(Vec::new()), |facts| shared_config::of_nodes(&*facts))?;
-        let nodes = store.nodes()?.into_iter().map(|row| Node::from(row).told(&in_use));
-        print(global, &Nodes { nodes: nodes.collect() });
-        return Ok(ExitCode::SUCCESS);
-    }
     let store = stores::open_shared(&resolved, &url, false)?;
     match command {
-        NodesCommand::List => {}
+        NodesCommand::List => {
+            let rows = store.nodes()?;
+            // A database that no node has used must not get this home's keys just because somebody looked at it.
+            let facts = if rows.is_empty() { None } else { stores::open(&resolved)?.facts };
+            let in_use = facts.map_or_else(|| Ok(Vec::new()), |facts| shared_config::of_nodes(&*facts))?;
+            let nodes = rows.into_iter().map(|row| Node::from(row).told(&in_use));
+            print(global, &Nodes { nodes: nodes.collect() });
+        }
         NodesCommand::Drain { name } => {
             let found = named(&store, name)?;
             drop(store);
