@@ -17,6 +17,7 @@ VARIES = [
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "ID"),
     (re.compile(r"sha256:[0-9a-f]{64}"), "HASH"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
+    (re.compile(r"[\w ]+ left, until \d\d:\d\d:\d\d"), " LEFT"),
     (re.compile(r"\S*/toolyard-\w+/"), "FOLDER/"),
     (re.compile(r"\buid:\d+"), "USER"),
     # How many entries the runs have in the ledger depends on when they were sealed.

@@ -79,7 +79,7 @@ fn without_a_command_it_says_where_it_stands() {
     }
     until("the index is built", || place.run(&["status", "--json"]).json()["index"]["state"] == "built");
     // A watcher may look through the notes once more just after the first index.
-    until("the status shows the index", || place.run(&[]).stdout.contains("1 notes"));
+    until("the status shows the index", || place.run(&[]).stdout.contains("1 note, "));
     let shown = place.run(&[]);
     assert!(shown.stdout.contains("agent:main:main"), "{shown:?}");
     server.stop();
