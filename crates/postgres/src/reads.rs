@@ -12,7 +12,7 @@ use tokio_postgres::{Row, types::Type};
 use toolyard_engine::store::{
     Frame, Head, LedgerEntry, LeftBehind, NodeRow, NodeState, Owner, RunFilter, RunRow, StoreError, StoredFact,
 };
-use toolyard_protocol::{RunId, canonical};
+use toolyard_protocol::{RunId, WorkspaceId, canonical};
 use uuid::Uuid;
 
 /// Milliseconds, as the functions in `sql/` take them.
@@ -54,6 +54,14 @@ impl Reads {
         let statuses = (!statuses.is_empty()).then_some(statuses);
         let kind = filter.kind.map(rows::kind_code);
         let session = filter.session.as_ref().map(|session| session.as_bytes());
+        let range = filter.workspace.as_ref().and_then(WorkspaceId::key_range);
+        let (from, to) = range.unzip();
+        let (from, to) = (from.as_ref().map(|key| key.as_bytes()), to.as_ref().map(|key| key.as_bytes()));
+        let (marked, unmarked) = WorkspaceId::all_keys();
+        let own = match (filter.workspace.is_some(), from.is_some()) {
+            (true, false) => format!("AND (session IS NULL OR session < '{marked}' OR session >= '{unmarked}')"),
+            _ => String::new(),
+        };
         let before = filter.before.as_ref().map(RunId::as_uuid);
         let after = filter.after.as_ref().map(RunId::as_uuid);
         let limit = if filter.limit == 0 { limits::DEFAULT_RUN_LIMIT } else { filter.limit.min(limits::MAX_RUN_LIMIT) };
@@ -61,7 +69,8 @@ impl Reads {
         let sql = format!(
             "SELECT {RUN_COLUMNS} FROM toolyard.runs WHERE kind IS NOT NULL AND ($1 IS NULL OR status = ANY ($1))
                 AND ($2 IS NULL OR kind = $2) AND ($3 IS NULL OR session = $3) AND ($4 IS NULL OR run < $4)
-                AND ($5 IS NULL OR run > $5) ORDER BY run {order} LIMIT $6"
+                AND ($5 IS NULL OR run > $5) AND ($7 IS NULL OR session >= $7) AND ($8 IS NULL OR session < $8) {own}
+                ORDER BY run {order} LIMIT $6"
         );
         let params: &[Param<'_>] = &[
             (&statuses, Type::INT2_ARRAY),
@@ -70,6 +79,8 @@ impl Reads {
             (&before, Type::UUID),
             (&after, Type::UUID),
             (&(limit as i64), Type::INT8),
+            (&from, Type::BYTEA),
+            (&to, Type::BYTEA),
         ];
         self.rows(&sql, params).await?.iter().map(rows::read_run).collect()
     }
