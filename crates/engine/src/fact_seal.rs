@@ -32,7 +32,7 @@ const NEVER: i64 = i64::MAX;
 /// Spaces whose facts are named by the ledger, so that removing one or putting an older version back is found: what
 /// gives permissions, what authenticates clients, and what callers were promised. The facts of other spaces (sessions,
 /// messages on their way, catalogs) are sealed and not named.
-const NAMED_SPACES: [&str; 10] = [
+const NAMED_SPACES: [&str; 11] = [
     "approvals",
     "consoleCodes",
     "devices",
@@ -43,6 +43,7 @@ const NAMED_SPACES: [&str; 10] = [
     "idempotency",
     "mcp-pins",
     "pairing",
+    "workspaces",
 ];
 
 /// Whether the ledger names the facts of a space.

@@ -39,6 +39,7 @@ pub mod sessions;
 mod settings;
 mod subscriptions;
 pub mod tools;
+pub mod workspaces;
 
 pub use bridge::{BRIDGE_FRAMES, BridgeOut, BridgeOutgoing, Message, Receive, SessionTools};
 pub use error::{MethodError, RpcError};

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{collections::HashMap, ops::ControlFlow, sync::Mutex};
 use toolyard_engine::{
-    Store,
+    Caller, Store,
     record::{OutcomeRecord, Record},
     store::{RunFilter, RunRow, StoreError},
 };
@@ -148,11 +148,17 @@ impl Service {
     }
 
     /// One page of the matching runs. May block.
-    pub(crate) fn list_runs(&self, params: &RunsListParams, limit: usize) -> Result<RunList, MethodError> {
+    pub(crate) fn list_runs(
+        &self,
+        caller: &Caller,
+        params: &RunsListParams,
+        limit: usize,
+    ) -> Result<RunList, MethodError> {
         let store = self.engine().store();
         store.settle()?;
         let needs_record = params.agent.is_some() || params.door.is_some() || params.tool.is_some();
         let is_filtered = needs_record || params.text.is_some() || params.from.is_some() || params.to.is_some();
+        let session = params.session.as_ref().map(|session| caller.workspace.key(session).into_owned());
         let text = params.text.as_ref().map(|text| text.to_lowercase());
         let (mut runs, mut looked_at, mut read) = (Vec::new(), 0, 0);
         let mut before = params.before.into_iter().chain(params.to.and_then(first_id_after)).min();
@@ -162,7 +168,8 @@ impl Service {
             let rows = store.runs(&RunFilter {
                 statuses: params.status.clone(),
                 kind: params.kind,
-                session: params.session.clone(),
+                session: session.clone(),
+                workspace: Some(caller.workspace.clone()),
                 before,
                 limit: wanted,
                 after: None,

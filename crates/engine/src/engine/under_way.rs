@@ -9,11 +9,12 @@ use toolyard_protocol::{CallId, ErrorCode, Failure, RunId, WorkspaceId};
 /// The cancellation tokens of all runs and calls in flight.
 #[derive(Default)]
 pub(super) struct UnderWay {
-    runs: Mutex<HashMap<RunId, ActiveRun>>,
-    calls: Mutex<HashMap<CallId, CancellationToken>>,
+    runs: Mutex<HashMap<RunId, Active>>,
+    calls: Mutex<HashMap<CallId, Active>>,
 }
 
-struct ActiveRun {
+/// A run or call in flight.
+struct Active {
     cancel: CancellationToken,
     workspace: WorkspaceId,
 }
@@ -25,8 +26,16 @@ impl UnderWay {
     }
 }
 
+fn cancel<K: Hash + Eq>(map: &Mutex<HashMap<K, Active>>, key: K, may: impl Fn(&WorkspaceId) -> bool) -> bool {
+    let token = lock(map).get(&key).filter(|active| may(&active.workspace)).map(|active| active.cancel.clone());
+    token.is_some_and(|token| {
+        token.cancel();
+        true
+    })
+}
+
 /// Keeps a run or call registered while it is in flight.
-pub(crate) struct Registered<'a, K: Hash + Eq, V> {
+struct Registered<'a, K: Hash + Eq, V> {
     map: &'a Mutex<HashMap<K, V>>,
     key: K,
 }
@@ -40,20 +49,22 @@ impl<K: Hash + Eq, V> Drop for Registered<'_, K, V> {
 impl Engine {
     /// Cancels a run. `false` if it is not in flight in this process.
     pub fn cancel_run(&self, run_id: RunId) -> bool {
-        let token = lock(&self.inner.under_way.runs).get(&run_id).map(|run| run.cancel.clone());
-        token.is_some_and(|t| {
-            t.cancel();
-            true
-        })
+        cancel(&self.inner.under_way.runs, run_id, |_| true)
     }
 
-    /// Cancels one call. `false` if it is not in flight in this process.
-    pub fn cancel_call(&self, call_id: CallId) -> bool {
-        let token = lock(&self.inner.under_way.calls).get(&call_id).cloned();
-        token.is_some_and(|t| {
-            t.cancel();
-            true
-        })
+    /// Cancels a run of a caller's workspace. `false` if no such run is in flight in this process.
+    pub fn cancel_run_for(&self, caller: &Caller, run_id: RunId) -> bool {
+        cancel(&self.inner.under_way.runs, run_id, |workspace| authority::sees(caller, workspace))
+    }
+
+    /// Cancels one call of a caller's workspace. `false` if no such call is in flight in this process.
+    pub fn cancel_call_for(&self, caller: &Caller, call_id: CallId) -> bool {
+        cancel(&self.inner.under_way.calls, call_id, |workspace| authority::sees(caller, workspace))
+    }
+
+    /// The number of runs of a workspace in flight in this process.
+    pub fn count_active(&self, workspace: &WorkspaceId) -> usize {
+        lock(&self.inner.under_way.runs).values().filter(|run| run.workspace == *workspace).count()
     }
 
     /// The runs in flight in this process.
@@ -62,7 +73,7 @@ impl Engine {
     }
 
     /// The workspace of a run; `None` if there is no such run. May block.
-    fn workspace_of(&self, run_id: RunId) -> Result<Option<WorkspaceId>, Failure> {
+    pub fn workspace_of(&self, run_id: RunId) -> Result<Option<WorkspaceId>, Failure> {
         if let Some(run) = lock(&self.inner.under_way.runs).get(&run_id) {
             return Ok(Some(run.workspace.clone()));
         }
@@ -85,14 +96,15 @@ impl Engine {
         }
     }
 
-    pub(crate) fn register_call(&self, call_id: CallId, token: CancellationToken) -> Registered<'_, CallId, CancellationToken> {
-        lock(&self.inner.under_way.calls).insert(call_id, token);
+    pub(crate) fn register_call(&self, scope: &RunScope, call_id: CallId, cancel: CancellationToken) -> impl Drop {
+        let call = Active { cancel, workspace: scope.caller.workspace.clone() };
+        lock(&self.inner.under_way.calls).insert(call_id, call);
         Registered { map: &self.inner.under_way.calls, key: call_id }
     }
     pub(crate) fn register_run(&self, scope: &RunScope) -> impl Drop {
         let run_id = scope.run_id;
         self.note_own_run(run_id);
-        let run = ActiveRun { cancel: scope.cancel.clone(), workspace: scope.caller.workspace.clone() };
+        let run = Active { cancel: scope.cancel.clone(), workspace: scope.caller.workspace.clone() };
         lock(&self.inner.under_way.runs).insert(run_id, run);
         Registered { map: &self.inner.under_way.runs, key: run_id }
     }
