@@ -34,8 +34,8 @@ use toolyard_service::{
     params::{self, Checker},
     pulse::{self, EventLoop},
     sessions::Key,
-    workspaces::held_scopes,
     tools::{Invocation, Invoked, Output, Refused},
+    workspaces::held_scopes,
 };
 
 /// A path, what it demands of a request, and what answers it.
@@ -285,12 +285,7 @@ async fn bridge_inbound(gateway: Gateway, request: Admitted) -> Response {
         Ok(message) => message,
         Err(error) => return bad_request(&error.message),
     };
-    let caller = Caller {
-        door: Door::Http,
-        scopes: Vec::new(),
-        is_person: false,
-        ..Caller::cli("http")
-    };
+    let caller = Caller { door: Door::Http, scopes: Vec::new(), is_person: false, ..Caller::cli("http") };
     let caller = caller.in_workspace(received.workspace.clone());
     match gateway.hub().received_elsewhere(&received.workspace, &message).await {
         Some(Ok(accepted)) => return json_response(StatusCode::OK, &accepted),

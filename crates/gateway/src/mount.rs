@@ -39,11 +39,8 @@ pub trait Endpoint: Send + Sync + 'static {
         None
     }
     /// Answers one request, for the workspace that its credential names.
-    fn handle(
-        &self,
-        workspace: WorkspaceId,
-        request: axum::http::Request<Bytes>,
-    ) -> BoxFuture<'_, Response<MountBody>>;
+    fn handle(&self, workspace: WorkspaceId, request: axum::http::Request<Bytes>)
+    -> BoxFuture<'_, Response<MountBody>>;
 }
 
 /// An endpoint with its path.

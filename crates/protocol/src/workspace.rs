@@ -162,7 +162,12 @@ mod tests {
             assert_eq!(named("bob").owns(kept), is_inside, "{kept}");
         }
         let (from, to) = WorkspaceId::all_keys();
-        assert!(from <= "@bob:x" && "@bob:x" < to && "agent:main:main" >= to && WorkspaceId::default().key_range().is_none());
+        assert!(
+            from <= "@bob:x"
+                && "@bob:x" < to
+                && "agent:main:main" >= to
+                && WorkspaceId::default().key_range().is_none()
+        );
     }
 
     #[test]

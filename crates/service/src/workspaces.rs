@@ -189,7 +189,8 @@ impl Workspaces {
 
     fn rotate(&self, name: &str) -> Result<NewToken, Failure> {
         let (token, token_sha256) = new_token()?;
-        let changed = self.change(name, |known| Workspace { token_sha256, generation: known.generation + 1, ..known })?;
+        let changed =
+            self.change(name, |known| Workspace { token_sha256, generation: known.generation + 1, ..known })?;
         Ok(NewToken { name: changed.name, token })
     }
 
@@ -326,8 +327,7 @@ impl Service {
 impl Handle<WorkspacesList> for Service {
     async fn handle(&self, _: &Call<'_>, _: NoParams) -> Result<WorkspaceList, MethodError> {
         let all = self.with_workspaces(|workspaces| Ok(workspaces.read()?)).await?;
-        let first =
-            ShownWorkspace { name: WorkspaceId::default(), vault: true, created_at: None, removed_at: None };
+        let first = ShownWorkspace { name: WorkspaceId::default(), vault: true, created_at: None, removed_at: None };
         let others = all.iter().map(|known| ShownWorkspace {
             name: known.name.clone(),
             vault: known.vault,

@@ -6,7 +6,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{RegistryError, ToolEntry, ToolSource};
 use toolyard_context::{
-    ContextConfig, ContextProvider, ContextStore, PLUGIN, SessionIds,
+    ContextConfig, ContextProvider, ContextStore, PLUGIN, SessionIds, account_of,
     error::{ApiError, Code},
     wire::{
         http::{BODY_WITHIN, HttpDoor, MAX_BODY_BYTES, PREFIX, refusal},
@@ -18,7 +18,7 @@ use toolyard_gateway::{
     admission::Rule,
     mount::{Endpoint, MountBody},
 };
-use toolyard_protocol::Failure;
+use toolyard_protocol::{Failure, WorkspaceId};
 use toolyard_service::Lane;
 
 /// Where the interface is: at the gateway's own root, and below a path of its own with `/health`.
@@ -125,7 +125,11 @@ impl Endpoint for ContextEndpoint {
         })
     }
 
-    fn handle(&self, request: http::Request<Bytes>) -> BoxFuture<'_, http::Response<MountBody>> {
-        Box::pin(async move { self.0.handle(request).await.map(MountBody::Whole) })
+    fn handle(
+        &self,
+        workspace: WorkspaceId,
+        request: http::Request<Bytes>,
+    ) -> BoxFuture<'_, http::Response<MountBody>> {
+        Box::pin(async move { self.0.handle(account_of(&workspace), request).await.map(MountBody::Whole) })
     }
 }

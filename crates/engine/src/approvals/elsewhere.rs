@@ -146,7 +146,9 @@ fn reached(store: &dyn Store) -> Result<BTreeMap<WorkspaceId, Reached>, StoreErr
         }
         match store.is_alive(&owner)? {
             true => {
-                for (workspace, reached) in reach.workspaces.into_iter().chain([(WorkspaceId::default(), reach.default)]) {
+                for (workspace, reached) in
+                    reach.workspaces.into_iter().chain([(WorkspaceId::default(), reach.default)])
+                {
                     let known = found.entry(workspace).or_default();
                     *known = known.or(reached);
                 }

@@ -79,7 +79,8 @@ impl Engine {
         }
         let store = &self.inner.store;
         store.settle()?;
-        let of_row = |session: Option<String>| session.map_or_else(WorkspaceId::default, |kept| WorkspaceId::of(&kept).0);
+        let of_row =
+            |session: Option<String>| session.map_or_else(WorkspaceId::default, |kept| WorkspaceId::of(&kept).0);
         Ok(store.run(run_id)?.map(|row| of_row(row.session)))
     }
 

@@ -2,8 +2,7 @@
 
 use super::{CALL_SCOPE, Checked, StepCall, cancelled, predict::predict};
 use crate::{
-    Caller,
-    Asking, Engine, Intent, IntentTarget,
+    Asking, Caller, Engine, Intent, IntentTarget,
     approvals::{
         Allowance, Answer, ApprovalRequest, MAX_WAIT_MS, Opened, Prediction, REQUESTER, Route, Shown, allowed_by,
     },

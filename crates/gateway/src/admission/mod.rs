@@ -180,12 +180,7 @@ fn from_where(gateway: &Gateway, peer: &Peer, headers: &HeaderMap) -> Result<Ori
     Ok(origin)
 }
 
-fn check(
-    gateway: &Gateway,
-    peer: &Peer,
-    rule: Rule,
-    headers: &HeaderMap,
-) -> Result<(Origin, WorkspaceId), Response> {
+fn check(gateway: &Gateway, peer: &Peer, rule: Rule, headers: &HeaderMap) -> Result<(Origin, WorkspaceId), Response> {
     let origin = from_where(gateway, peer, headers)?;
     let unnamed = |origin: Origin| Ok((origin, WorkspaceId::default()));
     if rule.access == Access::FirstFrame {

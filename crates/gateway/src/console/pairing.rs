@@ -163,13 +163,16 @@ async fn try_pair(gateway: Gateway, request: Admitted) -> Result<Response, Respo
     let paired = match form.code.is_some() {
         true => console.pair(secret, &pairing).await.map_err(|problem| refused_code(&gateway, &origin, &problem))?,
         false => match gateway.access(secret).map_err(|error| broken(&error))? {
-            Some(access) => {
-                console.pair_viewer(&pairing, access.workspace).await.map_err(|error| broken(&error))?
-            }
+            Some(access) => console.pair_viewer(&pairing, access.workspace).await.map_err(|error| broken(&error))?,
             None => {
-            gateway.inner.guesses.wrong(&origin);
-            let advice = "Run `toolyard console` on the machine itself; it needs no token.";
-            return Err(coded(StatusCode::FORBIDDEN, "TOKEN_WRONG", "This is not the gateway's token", Some(advice)));
+                gateway.inner.guesses.wrong(&origin);
+                let advice = "Run `toolyard console` on the machine itself; it needs no token.";
+                return Err(coded(
+                    StatusCode::FORBIDDEN,
+                    "TOKEN_WRONG",
+                    "This is not the gateway's token",
+                    Some(advice),
+                ));
             }
         },
     };

@@ -19,9 +19,9 @@ use toolyard_service::{
     console::{CLIENT_ID, Console, ShownConsole},
     devices::Device,
     hub::{Admitted as AdmittedClient, ClientInfo, Connection},
+    params::{self, Checker, Text},
     sessions::main_key,
     workspaces::held_scopes,
-    params::{self, Checker, Text},
 };
 
 /// Closes a socket whose browser must be paired again.

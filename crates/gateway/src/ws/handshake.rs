@@ -205,9 +205,7 @@ pub(crate) async fn connect(
     let proof = prove(gateway, origin, auth, device.as_ref(), &connect.scopes)?;
     let (method, access) = match &proof {
         Proof::Shared(method, access) => (*method, access.clone()),
-        Proof::Device(known) => {
-            ("device-token", Access { workspace: known.workspace.clone(), generation: None })
-        }
+        Proof::Device(known) => ("device-token", Access { workspace: known.workspace.clone(), generation: None }),
     };
     let workspace = access.workspace;
     let scopes = held_scopes(&workspace, connect.scopes.clone());

@@ -153,7 +153,11 @@ impl Handle<BridgeOpen> for Hub {
         if allowed_senders.len() > MAX_SENDERS {
             return Err(RpcError::invalid(format!("at most {MAX_SENDERS} senders may be allowed")).into());
         }
-        self.create_session(&call.caller, CreateParams { key: Some(Text(key.full.clone())), ..CreateParams::default() }).await?;
+        self.create_session(
+            &call.caller,
+            CreateParams { key: Some(Text(key.full.clone())), ..CreateParams::default() },
+        )
+        .await?;
         let mut secret = [0u8; 32];
         secret[..16].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
         secret[16..].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
@@ -305,12 +309,7 @@ impl Handle<BridgeInbound> for Hub {
 
 impl Hub {
     /// Accepts a message for Claude from any door. The message is durable when this returns; it may be sent earlier.
-    pub async fn receive(
-        &self,
-        caller: &Caller,
-        message: Message,
-        from: ApprovalRole,
-    ) -> Result<Receive, MethodError> {
+    pub async fn receive(&self, caller: &Caller, message: Message, from: ApprovalRole) -> Result<Receive, MethodError> {
         let key = Key::read(&caller.workspace, &message.session_key, message.agent_id.as_deref())?;
         check_message(&message.content, &message.meta)
             .map_err(|why| RpcError::invalid(format!("invalid bridge.inbound params: {why}")))?;

@@ -153,9 +153,9 @@ impl Hub {
     pub async fn answer_node(&self, request: NodeRequest) -> Vec<u8> {
         let NodeRequest { caller, ask } = request;
         match ask {
-            Ask::CancelRun { run_id } => {
-                Reply::write(decided(&caller, RunsCancel::TERMS.demand, || self.service().engine().cancel_run_for(&caller, run_id)))
-            }
+            Ask::CancelRun { run_id } => Reply::write(decided(&caller, RunsCancel::TERMS.demand, || {
+                self.service().engine().cancel_run_for(&caller, run_id)
+            })),
             Ask::CancelCall { call_id } => Reply::write(decided(&caller, ToolsCancel::TERMS.demand, || {
                 self.service().engine().cancel_call_for(&caller, call_id)
             })),
@@ -164,7 +164,9 @@ impl Hub {
             Ask::HandOverBridge { session, token_sha256, to } => {
                 Reply::write(self.hand_over_bridge(&session, &token_sha256, &to).await)
             }
-            Ask::Tell { event, payload, scope } => Reply::write(self.take_news(&caller.workspace, event, &payload, &scope)),
+            Ask::Tell { event, payload, scope } => {
+                Reply::write(self.take_news(&caller.workspace, event, &payload, &scope))
+            }
             // The door passes these on itself.
             Ask::Http(_) => {
                 Reply::<()>::write(Err(Failure::new(ErrorCode::ValidationError, "this is not a request of a node")))

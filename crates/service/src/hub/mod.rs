@@ -196,12 +196,7 @@ impl Hub {
     }
 
     /// Sends an event to every matching connection of a workspace.
-    pub(crate) fn broadcast_in(
-        &self,
-        workspace: &WorkspaceId,
-        body: EventBody,
-        wanted: impl Fn(&Connection) -> bool,
-    ) {
+    pub(crate) fn broadcast_in(&self, workspace: &WorkspaceId, body: EventBody, wanted: impl Fn(&Connection) -> bool) {
         self.broadcast(body, |c| c.workspace == *workspace && wanted(c));
     }
 
@@ -233,7 +228,8 @@ impl Hub {
             host,
         };
         let connections = self.read_connections();
-        let mut others: Vec<&Arc<Connection>> = connections.values().filter(|c| c.is_shown() && c.workspace == *workspace).collect();
+        let mut others: Vec<&Arc<Connection>> =
+            connections.values().filter(|c| c.is_shown() && c.workspace == *workspace).collect();
         if others.len() > MAX_SHOWN {
             let rest = others.len() - MAX_SHOWN;
             others.select_nth_unstable_by_key(rest, |c| c.online_since);

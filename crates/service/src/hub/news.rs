@@ -172,7 +172,8 @@ impl Hub {
             match event {
                 Ok(DeviceEvent::Requested(request)) => {
                     let payload = PairingNews::from(&*request);
-                    let (workspace, body) = (&request.device.workspace, EventBody::new("device.pair.requested", &payload));
+                    let (workspace, body) =
+                        (&request.device.workspace, EventBody::new("device.pair.requested", &payload));
                     self.broadcast_in(workspace, body, |c| c.has("operator.pairing"));
                 }
                 Ok(DeviceEvent::Resolved { request_id, device_id, decision, workspace }) => {

@@ -109,7 +109,13 @@ struct NodeQuestion<'a> {
 
 impl Hub {
     /// Asks a node of a workspace to run a command: of the nodes that offer it, the one that connected last.
-    pub async fn ask_node(&self, workspace: &WorkspaceId, command: &str, params: &Object, timeout: Duration) -> Outcome {
+    pub async fn ask_node(
+        &self,
+        workspace: &WorkspaceId,
+        command: &str,
+        params: &Object,
+        timeout: Duration,
+    ) -> Outcome {
         let can = |node: &Arc<Connection>| {
             node.node.as_ref().is_some_and(|surface| surface.commands.iter().any(|known| known == command))
         };
