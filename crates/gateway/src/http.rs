@@ -394,12 +394,11 @@ fn read_invocation(gateway: &Gateway, workspace: &WorkspaceId, body: &Bytes) -> 
     }
     let caller = Caller {
         door: Door::Http,
-        principal: "operator".to_owned(),
         agent: key.agent,
         session: Some(key.full),
         scopes: held_scopes(workspace, vec!["operator.admin".to_owned()]),
         is_person: false,
-        workspace: WorkspaceId::default(),
+        ..Caller::cli("operator")
     };
     let caller = caller.in_workspace(workspace.clone());
     let idempotency_key = body.idempotency_key.get().filter(|key| !key.is_empty());

@@ -295,14 +295,10 @@ impl Hub {
             }
             (None, None) => format!("dashboard:{new_id}"),
         };
-        let workspace = caller.workspace.clone();
-        let key = Key::read(&workspace, &given, params.agent_id.as_deref())?;
+        let key = Key::read(&caller.workspace, &given, params.agent_id.as_deref())?;
         self.check_agent(&key.agent)?;
-        let (store, full) = (self.service().engine().store().clone(), key.full.clone());
-        let look = move || {
-            let many = store.list(SPACE)?.iter().filter(|(key, _)| workspace.owns(key)).count();
-            Ok::<_, MethodError>((load(&store, &full)?, many))
-        };
+        let (store, full, of) = (self.service().engine().store().clone(), key.full.clone(), caller.workspace.clone());
+        let look = move || Ok::<_, MethodError>((load(&store, &full)?, all(&store, &of)?.len()));
         let (known, many) = blocking(look).await?;
         if let Some(session) = known {
             return Ok(session);

@@ -351,15 +351,7 @@ impl Hub {
         agents.sort();
         agents.dedup();
         let policies = agents.into_iter().map(|agent| {
-            let caller = Caller {
-                door: Door::Gateway,
-                principal: String::new(),
-                agent,
-                session: None,
-                scopes: Vec::new(),
-                is_person: false,
-                workspace: WorkspaceId::default(),
-            };
+            let caller = Caller { door: Door::Gateway, agent, scopes: Vec::new(), is_person: false, ..Caller::cli("") };
             format!("{} {}\n", caller.agent, engine.policy_for(&caller).hash())
         });
         let policy = canonical::hex(&canonical::sha256(policies.collect::<String>().as_bytes()));
