@@ -659,12 +659,14 @@ export type ExecApprovalWaitDecisionAnswer = { "id": string; "decision": ExecApp
 export type GrantsListParams = { "agent"?: string | null; "tool"?: string | null };
 
 /** A lasting permission. */
-export type GrantsListAnswerGrant = { "id": string; "agent": string; "tool": string; "scope": GrantsListAnswerGrantScope; "givenBy": string; "door"?: string | null; "givenAt"?: string | null; "until"?: string | null; "approvalId"?: string | null };
+export type GrantsListAnswerGrant = { "id": string; "agent": string; "tool": string; "scope": GrantsListAnswerGrantScope; "givenBy": string; "door"?: string | null; "givenAt"?: string | null; "until"?: string | null; "approvalId"?: string | null; "workspace"?: GrantsListAnswerWorkspaceId };
 
 /** Which calls a grant covers, beyond its agent and its tool. */
 export type GrantsListAnswerGrantScope = { "kind": "arguments"; "argsHash"?: string } | { "kind": "run"; "runId"?: GrantsListAnswerRunId | null } | { "kind": "folder"; "path": string } | { "kind": "tool" };
 
 export type GrantsListAnswerRunId = string;
+
+export type GrantsListAnswerWorkspaceId = string;
 
 /** Lists the lasting permissions that have not ended, oldest first. */
 export type GrantsListAnswer = { "grants": Array<GrantsListAnswerGrant> };
@@ -2647,6 +2649,41 @@ export type ToolsSearchAnswerSurfaceFigures = { "mode": string; "tools": Array<s
 /** Searches tools as a model does, and explains each score and what the policy decides about the tool. */
 export type ToolsSearchAnswer = { "query": string; "hits": Array<ToolsSearchAnswerToolHit>; "surface": ToolsSearchAnswerSurfaceFigures };
 
+/** The name of a new workspace. */
+export type WorkspacesAddParams = { "name": string; "vault"?: boolean };
+
+export type WorkspacesAddAnswerWorkspaceId = string;
+
+/** Makes a workspace and its token, which is shown once. */
+export type WorkspacesAddAnswer = { "name": WorkspacesAddAnswerWorkspaceId; "token": string };
+
+/** Parameters of a method that takes none. */
+export type WorkspacesListParams = Record<string, never>;
+
+/** A workspace in a list. */
+export type WorkspacesListAnswerShownWorkspace = { "name": WorkspacesListAnswerWorkspaceId; "vault": boolean; "createdAt"?: string | null; "removedAt"?: string | null };
+
+export type WorkspacesListAnswerWorkspaceId = string;
+
+/** Lists the workspaces. */
+export type WorkspacesListAnswer = { "workspaces": Array<WorkspacesListAnswerShownWorkspace> };
+
+/** A workspace by name. */
+export type WorkspacesRemoveParams = { "name": string };
+
+export type WorkspacesRemoveAnswerWorkspaceId = string;
+
+/** Removes a workspace: its token, devices and connections end at once. What it recorded is kept. */
+export type WorkspacesRemoveAnswer = { "name": WorkspacesRemoveAnswerWorkspaceId; "removed": boolean };
+
+/** A workspace by name. */
+export type WorkspacesRotateParams = { "name": string };
+
+export type WorkspacesRotateAnswerWorkspaceId = string;
+
+/** Makes a new token for a workspace, which is shown once; the old one ends at once. */
+export type WorkspacesRotateAnswer = { "name": WorkspacesRotateAnswerWorkspaceId; "token": string };
+
 /** The parameters of a status request. */
 export type YardStatusParams = { "full"?: boolean };
 
@@ -2788,5 +2825,9 @@ export interface Methods {
   "tools.result": { params: ToolsResultParams; answer: ToolsResultAnswer };
   "tools.savings": { params: ToolsSavingsParams; answer: ToolsSavingsAnswer };
   "tools.search": { params: ToolsSearchParams; answer: ToolsSearchAnswer };
+  "workspaces.add": { params: WorkspacesAddParams; answer: WorkspacesAddAnswer };
+  "workspaces.list": { params: WorkspacesListParams; answer: WorkspacesListAnswer };
+  "workspaces.remove": { params: WorkspacesRemoveParams; answer: WorkspacesRemoveAnswer };
+  "workspaces.rotate": { params: WorkspacesRotateParams; answer: WorkspacesRotateAnswer };
   "yard.status": { params: YardStatusParams; answer: YardStatusAnswer };
 }

@@ -112,18 +112,28 @@ pub struct Demand {
     pub may_use: &'static [Power],
     /// What changes because of it.
     pub effect: Effect,
+    /// Whether it is about the installation as a whole: its log, its health, its nodes. Only callers of the default
+    /// workspace may ask. What demands [`Scope::Admin`] is about the whole in any case.
+    pub is_of_installation: bool,
 }
 
 impl Demand {
     /// Requires a scope, or none, and nothing else.
     pub const fn new(scope: Option<Scope>, effect: Effect) -> Self {
-        Self { scope, person: false, uses: &[], may_use: &[], effect }
+        Self { scope, person: false, uses: &[], may_use: &[], effect, is_of_installation: false }
     }
 
     /// For persons only.
     #[must_use]
     pub const fn person(mut self) -> Self {
         self.person = true;
+        self
+    }
+
+    /// Is about the installation as a whole.
+    #[must_use]
+    pub const fn of_installation(mut self) -> Self {
+        self.is_of_installation = true;
         self
     }
 

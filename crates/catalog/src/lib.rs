@@ -13,7 +13,9 @@ pub mod search;
 mod suggest;
 pub mod surface;
 
-pub use policy::{Decision, EffectivePolicy, PathFilter, Policy, PolicyConfig, PolicyError, Profile, Subject};
+pub use policy::{
+    Decision, EffectivePolicy, PathFilter, Policy, PolicyConfig, PolicyError, Profile, Subject, VisibleTools,
+};
 pub use registry::{
     Registry, RegistryError, Resolution, Snapshot, SourceKind, ToolEntry, ToolSource, Violation, check_once, safe_name,
 };

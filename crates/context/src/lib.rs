@@ -19,7 +19,7 @@ pub mod store;
 pub mod wire;
 
 pub use config::ContextConfig;
-pub use provider::{ContextProvider, SessionIds, session_of};
+pub use provider::{ContextProvider, SessionIds, account_of, session_of};
 pub use service::ContextStore;
 pub use sessions::archive::Retain;
 pub use store::{account::Account, host_paths::HostPaths};

@@ -7,7 +7,7 @@ use crate::{
 };
 use std::sync::Arc;
 use toolyard_engine::{BoxFuture, CallContext, Caller, Failed, Output, Prepared, Provider};
-use toolyard_protocol::{ErrorCode, Failure, ToolCall};
+use toolyard_protocol::{ErrorCode, Failure, ToolCall, WorkspaceId};
 
 /// Looks up the id of a session by its key.
 pub type SessionIds = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -25,11 +25,18 @@ impl ContextProvider {
     }
 }
 
+/// The account of a workspace; the configured one for the default workspace. Nobody can name such an account: the ids in
+/// requests that begin with `@` are refused.
+pub fn account_of(workspace: &WorkspaceId) -> Option<String> {
+    (!workspace.is_default()).then(|| format!("{}{workspace}", crate::store::uri::WORKSPACE_ACCOUNT))
+}
+
 /// The session of a caller.
 pub fn session_of(caller: &Caller, ids: &SessionIds) -> Session {
     Session {
         id: caller.session.as_deref().and_then(|key| ids(key)),
         key: caller.session.clone(),
+        account: account_of(&caller.workspace),
         agent: Some(caller.agent.clone()),
         sender: Some(caller.principal.clone()),
         host_paths: if caller.names_host_paths() { HostPaths::All } else { HostPaths::Granted },

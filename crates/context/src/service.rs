@@ -17,6 +17,7 @@ use crate::{
         shared::{SharedAccounts, SharedParts},
         uri::Identity,
     },
+    wire::tools::Session,
 };
 use std::{
     collections::HashMap,
@@ -171,6 +172,21 @@ impl ContextStore {
     /// Runs a request on the account on whose behalf tools act; see [`ContextStore::request`].
     pub fn own_request<T, E: From<ApiError>>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         self.request(&self.config.account_id, work)
+    }
+
+    /// Runs a request on the account of a session's workspace; see [`ContextStore::request`].
+    pub fn request_in<T, E: From<ApiError>>(
+        &self,
+        session: &Session,
+        work: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.request(session.account.as_deref().unwrap_or(&self.config.account_id), work)
+    }
+
+    /// The identity on whose behalf tools act in a session.
+    pub(crate) fn identity_in(&self, session: &Session, peer: Option<String>) -> Identity {
+        let account = session.account.clone().unwrap_or_else(|| self.config.account_id.clone());
+        Identity { account, ..self.identity(peer) }
     }
 
     /// The caller's account; creates the caller's folders if necessary.

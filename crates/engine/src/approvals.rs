@@ -8,6 +8,7 @@
 mod answer;
 mod elsewhere;
 mod grants;
+mod presence;
 mod question;
 mod refusals;
 mod words;
@@ -17,13 +18,15 @@ pub(crate) use answer::allowed_by;
 pub use answer::{Allowance, Answer};
 use elsewhere::Elsewhere;
 pub use grants::{Grant, GrantScope};
+use presence::Presence;
+pub use presence::{ApproverPresence, PersonPresence};
 pub(crate) use question::Prediction;
 pub use question::{Approval, ApprovalDecision, ApprovalRequest, PreviewState, Shown, Verdict};
 pub use words::{CLIENT_USER, ClientAnswer, Denial, DenialCause};
 
 use crate::{
     Caller, Clock, Door, Store,
-    authority::Approver,
+    authority::{self, Approver},
     store::{StoreError, Swap},
 };
 use grants::Giver;
@@ -33,7 +36,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -47,7 +50,7 @@ pub const MAX_WAIT_MS: u64 = 600_000;
 pub const MAX_KEEP_MS: u64 = 2_592_000_000;
 /// Answered questions are kept this long.
 const HISTORY: SignedDuration = SignedDuration::from_hours(24 * 30);
-/// Questions that may wait at once; one more is refused.
+/// Questions of one workspace that may wait at once; one more is refused.
 const MAX_PENDING: usize = 1000;
 /// Questions of one agent that may stay open without their callers: no agent can fill the list for days.
 const MAX_KEPT_FOR_AGENT: usize = 100;
@@ -138,34 +141,13 @@ pub struct Approvals {
     clock: Arc<dyn Clock>,
     pending: Mutex<HashMap<String, Pending>>,
     events: broadcast::Sender<ApprovalEvent>,
-    approvers: AtomicUsize,
-    people: AtomicUsize,
+    presence: Presence,
     /// Questions whose callers can come back stay open after their callers have gone.
     keeps: AtomicBool,
     /// The process stops: questions that are kept stay open.
     stopping: AtomicBool,
     /// What is known of the questions of other nodes, where several nodes use the store.
     elsewhere: Option<Elsewhere>,
-}
-
-/// Somebody who can answer is connected for as long as this lives.
-pub struct ApproverPresence(Arc<Approvals>);
-
-impl Drop for ApproverPresence {
-    fn drop(&mut self) {
-        self.0.approvers.fetch_sub(1, Ordering::AcqRel);
-        self.0.reach_changed();
-    }
-}
-
-/// A person who may answer everything can be reached for as long as this lives.
-pub struct PersonPresence(ApproverPresence);
-
-impl Drop for PersonPresence {
-    fn drop(&mut self) {
-        self.0.0.people.fetch_sub(1, Ordering::AcqRel);
-        self.0.0.reach_changed();
-    }
 }
 
 impl Approvals {
@@ -178,36 +160,10 @@ impl Approvals {
             clock,
             pending: Mutex::default(),
             events,
-            approvers: AtomicUsize::new(0),
-            people: AtomicUsize::new(0),
+            presence: Presence::default(),
             keeps: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         })
-    }
-
-    /// Registers that an approver is connected.
-    pub fn approver_connected(self: &Arc<Self>) -> ApproverPresence {
-        self.approvers.fetch_add(1, Ordering::AcqRel);
-        self.reach_changed();
-        ApproverPresence(self.clone())
-    }
-
-    /// Registers that a person who may answer everything can be reached without a connection: somebody watches the list
-    /// at this machine, or is sent notifications.
-    pub fn person_reachable(self: &Arc<Self>) -> PersonPresence {
-        self.people.fetch_add(1, Ordering::AcqRel);
-        PersonPresence(self.approver_connected())
-    }
-
-    /// Whether such a person can be reached, by this node or another one.
-    pub fn is_person_reachable(&self) -> bool {
-        self.people.load(Ordering::Acquire) > 0 || self.elsewhere.as_ref().is_some_and(Elsewhere::has_people)
-    }
-
-    fn reach_changed(&self) {
-        if let Some(elsewhere) = &self.elsewhere {
-            elsewhere.reach_changed();
-        }
     }
 
     /// Keeps questions open for days whose callers can come back. For a process that people can reach later, because it
@@ -258,10 +214,9 @@ impl Approvals {
             }
         }
         let approval = Arc::new(Approval::open(request));
-        let nobody = route == Route::AnyApprover
-            && self.approvers.load(Ordering::Acquire) == 0
-            && !self.elsewhere.as_ref().is_some_and(Elsewhere::has_approvers);
-        if (nobody && !self.is_reached_elsewhere()?) || route == Route::None {
+        let workspace = approval.request.workspace();
+        let nobody = route == Route::AnyApprover && !self.reach_of(&workspace).approvers;
+        if (nobody && !self.is_reached_elsewhere(&workspace)?) || route == Route::None {
             let done = self.closed(&approval, ApprovalDecision::Deny, &Settler::default(), "no-route");
             self.save(&done).await?;
             self.announce(ApprovalEvent::Resolved(Arc::new(done)));
@@ -282,10 +237,12 @@ impl Approvals {
 
     fn room(&self, request: &ApprovalRequest) -> Result<(), Failure> {
         let pending = self.lock();
+        let workspace = request.workspace();
+        let of_workspace = || pending.values().filter(|p| workspace.owns(&p.approval.request.id));
         let is_theirs = |p: &&Pending| p.approval.request.is_kept && p.approval.request.agent == request.agent;
-        let limit = match request.is_kept && pending.values().filter(is_theirs).count() >= MAX_KEPT_FOR_AGENT {
+        let limit = match request.is_kept && of_workspace().filter(is_theirs).count() >= MAX_KEPT_FOR_AGENT {
             true => MAX_KEPT_FOR_AGENT,
-            false if pending.len() >= MAX_PENDING => MAX_PENDING,
+            false if of_workspace().count() >= MAX_PENDING => MAX_PENDING,
             false => return Ok(()),
         };
         Err(Failure::new(ErrorCode::LimitExceeded, "too many approvals are waiting")
@@ -369,6 +326,9 @@ impl Approvals {
     pub async fn resolve(&self, id: &str, verdict: impl Into<Verdict>, by: &Caller) -> Result<(), Failure> {
         let Verdict { mut decision, client, reason, shown, note } = verdict.into();
         let approver = Approver::of(by)?;
+        if !authority::sees_name(by, id) {
+            return Err(not_found());
+        }
         let now = self.clock.now();
         let question = self.stored(id)?.filter(|question| question.decision.is_some() || question.is_open(now));
         let question = question.ok_or_else(not_found)?;
@@ -425,7 +385,14 @@ impl Approvals {
         Ok(self.finish(id, decision, settler, why).await?.is_some())
     }
 
-    /// Questions that wait, oldest first.
+    /// Questions of a caller's workspace that wait, oldest first.
+    pub fn pending_for(&self, caller: &Caller) -> Vec<Arc<Approval>> {
+        let mut all = self.pending();
+        all.retain(|approval| authority::sees_name(caller, &approval.request.id));
+        all
+    }
+
+    /// Questions of all workspaces that wait, oldest first.
     pub fn pending(&self) -> Vec<Arc<Approval>> {
         let now = self.clock.now();
         let mut all: Vec<_> = self.lock().values().map(|p| p.approval.clone()).collect();
@@ -446,15 +413,23 @@ impl Approvals {
         here.unwrap_or_else(|| self.is_awaited_elsewhere(id))
     }
 
+    /// One question of a caller's workspace, waiting or answered within the last 30 days.
+    pub fn get_for(&self, caller: &Caller, id: &str) -> Result<Option<Approval>, StoreError> {
+        match authority::sees_name(caller, id) {
+            true => self.stored(id),
+            false => Ok(None),
+        }
+    }
+
     /// One question, waiting or answered within the last 30 days.
     pub fn get(&self, id: &str) -> Result<Option<Approval>, StoreError> {
         self.stored(id)
     }
 
-    /// Answered questions of the last 30 days, newest first.
-    pub fn history(&self) -> Result<Vec<Approval>, StoreError> {
-        let mut all: Vec<Approval> =
-            self.store.list(SPACE)?.into_iter().filter_map(|(_, b)| serde_json::from_slice(&b).ok()).collect();
+    /// Answered questions of a caller's workspace in the last 30 days, newest first.
+    pub fn history(&self, caller: &Caller) -> Result<Vec<Approval>, StoreError> {
+        let own = self.store.list(SPACE)?.into_iter().filter(|(id, _)| authority::sees_name(caller, id));
+        let mut all: Vec<Approval> = own.filter_map(|(_, b)| serde_json::from_slice(&b).ok()).collect();
         all.retain(|a: &Approval| a.decision.is_some());
         all.sort_by_key(|a| std::cmp::Reverse(a.resolved_at));
         Ok(all)

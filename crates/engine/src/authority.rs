@@ -10,7 +10,7 @@ use crate::{Caller, Door, facts};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use toolyard_catalog::ToolEntry;
-use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_protocol::{ErrorCode, Failure, WorkspaceId};
 
 pub use toolyard_catalog::authority::{Demand, Effect, HostArgument, Power, Scope, holds};
 
@@ -88,8 +88,24 @@ impl From<Refusal> for Failure {
     }
 }
 
+/// Whether something of a workspace exists for a caller. Nobody sees another workspace, whatever their scopes: the person
+/// at this machine chooses one instead.
+pub fn sees(caller: &Caller, workspace: &WorkspaceId) -> bool {
+    caller.workspace == *workspace
+}
+
+/// Whether a kept name (a session, a question) exists for a caller; see [`WorkspaceId::key`].
+pub fn sees_name(caller: &Caller, kept: &str) -> bool {
+    sees(caller, &WorkspaceId::of(kept).0)
+}
+
 /// Whether a caller may make a request that demands this.
 pub fn decide(caller: &Caller, demand: &Demand) -> Result<(), Refusal> {
+    // The installation as a whole belongs to the default workspace.
+    let is_of_all = demand.scope == Some(Scope::Admin) || demand.is_of_installation;
+    if is_of_all && !caller.workspace.is_default() {
+        return Err(Refusal::scope(Scope::Admin));
+    }
     if let Some(scope) = demand.scope
         && !holds(&caller.scopes, scope.as_str())
     {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::sync::Arc;
+use toolyard_protocol::WorkspaceId;
 
 /// The way a request came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -64,7 +66,13 @@ pub struct Caller {
     /// counts as answered. Never true for an agent.
     #[serde(default)]
     pub is_person: bool,
+    /// The workspace that the credential names. What belongs to another one does not exist for this caller.
+    #[serde(default, skip_serializing_if = "WorkspaceId::is_default")]
+    pub workspace: WorkspaceId,
 }
+
+/// The session of callers who name none, in a workspace that is not the default one.
+const MAIN_SESSION: &str = "agent:main:main";
 
 impl Caller {
     /// The person at the command line.
@@ -76,6 +84,40 @@ impl Caller {
             session: None,
             scopes: vec!["operator.admin".to_owned()],
             is_person: true,
+            workspace: WorkspaceId::default(),
+        }
+    }
+
+    /// The same caller in a workspace: its name and its session are that workspace's.
+    #[must_use]
+    pub fn in_workspace(self, workspace: WorkspaceId) -> Self {
+        let caller = Self { workspace, ..self };
+        match caller.is_settled() {
+            true => caller,
+            false => caller.settled_copy(),
+        }
+    }
+
+    /// The caller with a name and a session of its own workspace. Everything that is kept under either is thereby kept
+    /// apart, and the row of a run says whose it is. Nothing changes for the default workspace.
+    pub(crate) fn settled(self: Arc<Self>) -> Arc<Self> {
+        match self.is_settled() {
+            true => self,
+            false => Arc::new(self.settled_copy()),
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        let is_own_session = self.session.as_deref().is_some_and(|session| self.workspace.owns(session));
+        self.workspace.is_default() || (is_own_session && self.workspace.owns(&self.principal))
+    }
+
+    fn settled_copy(&self) -> Self {
+        let session = self.session.as_deref().unwrap_or(MAIN_SESSION);
+        Self {
+            session: Some(self.workspace.key(session).into_owned()),
+            principal: self.workspace.key(&self.principal).into_owned(),
+            ..self.clone()
         }
     }
 

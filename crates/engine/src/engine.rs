@@ -33,13 +33,13 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use jiff::SignedDuration;
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use toolyard_catalog::{EffectivePolicy, Policy, Subject};
-use toolyard_protocol::{Failure, RunId, ToolCall};
+use toolyard_catalog::{EffectivePolicy, Policy, Subject, VisibleTools};
+use toolyard_protocol::{Failure, RunId, ToolCall, WorkspaceId};
 
 /// Limits and intervals that the operator sets, as opposed to a policy.
 #[derive(Debug, Clone)]
@@ -67,6 +67,9 @@ impl Default for EngineOptions {
         }
     }
 }
+
+/// Says whether a workspace has the tools that work on what belongs to the owner of the installation.
+pub type OwnersTools = Box<dyn Fn(&WorkspaceId) -> bool + Send + Sync>;
 
 /// Runs calls and plans. Cheap to clone.
 #[derive(Clone)]
@@ -96,6 +99,7 @@ struct Inner {
     /// Policies kept in the store already: hash of the policy to hash of the blob.
     stored_policies: Mutex<HashMap<String, String>>,
     run_end: ArcSwapOption<RunEndListener>,
+    owners_tools: OnceLock<OwnersTools>,
     key_locks: KeyLocks,
     ahead: AheadAnswers,
     draining: Draining,
@@ -150,6 +154,7 @@ impl Engine {
             ahead: AheadAnswers::default(),
             draining: Draining::default(),
             run_end: ArcSwapOption::empty(),
+            owners_tools: OnceLock::new(),
             options,
             clock,
             store,
@@ -192,8 +197,24 @@ impl Engine {
             door: caller.door.as_str(),
             scopes: &caller.scopes,
         };
-        let owns = caller.session.as_deref().is_some_and(|session| self.inner.toolbox.owns(session));
-        self.inner.policy.load().effective_through(&subject, second.map(crate::Door::as_str), owns)
+        let owns = |session: &str| self.inner.toolbox.owns(session);
+        let visible = VisibleTools {
+            of_session: caller.session.as_deref().is_some_and(owns),
+            of_owner: self.has_owners_tools(&caller.workspace),
+        };
+        self.inner.policy.load().effective_through(&subject, second.map(crate::Door::as_str), visible)
+    }
+
+    /// Sets which workspaces besides the default one have the owner's tools; later calls have no effect. Without it, none
+    /// has.
+    pub fn give_owners_tools(&self, may: OwnersTools) {
+        if self.inner.owners_tools.set(may).is_err() {
+            tracing::error!("who has the owner's tools is decided already");
+        }
+    }
+
+    fn has_owners_tools(&self, workspace: &WorkspaceId) -> bool {
+        workspace.is_default() || self.inner.owners_tools.get().is_some_and(|may| may(workspace))
     }
 
     /// Stops all calls, waits for them for a short time, and seals ended runs. The engine accepts no more calls.

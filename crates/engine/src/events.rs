@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 use tokio::sync::mpsc;
-use toolyard_protocol::{ExecutionEvent, RunId};
+use toolyard_protocol::{ExecutionEvent, RunId, WorkspaceId};
 
 /// Events a watcher may leave unread before it starts losing them.
 pub(crate) const WATCHER_BUFFER: usize = 1024;
@@ -22,6 +22,7 @@ pub struct EventBus {
 struct Watcher {
     run_id: Option<RunId>,
     session: Option<String>,
+    workspace: Option<WorkspaceId>,
     runs_only: bool,
     everywhere: bool,
     sender: mpsc::Sender<Arc<ExecutionEvent>>,
@@ -35,6 +36,8 @@ pub struct Subscription {
     pub run_id: Option<RunId>,
     /// Only runs of this session.
     pub session: Option<String>,
+    /// Only runs of this workspace; those of all where it is absent, for the program's own use.
+    pub workspace: Option<WorkspaceId>,
     /// Only the events of runs themselves, not those of their steps.
     pub runs_only: bool,
     /// Also the events of runs at other nodes; see [`Engine::watch_events`](crate::Engine::watch_events).
@@ -69,8 +72,8 @@ impl EventBus {
     pub fn subscribe(&self, subscription: Subscription) -> Events {
         let (sender, receiver) = mpsc::channel(WATCHER_BUFFER);
         let lost = Arc::new(AtomicUsize::new(0));
-        let Subscription { run_id, session, runs_only, everywhere } = subscription;
-        let watcher = Watcher { run_id, session, runs_only, everywhere, sender, lost: lost.clone() };
+        let Subscription { run_id, session, workspace, runs_only, everywhere } = subscription;
+        let watcher = Watcher { run_id, session, workspace, runs_only, everywhere, sender, lost: lost.clone() };
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         watchers.push(watcher);
         self.recount(&watchers);
@@ -113,7 +116,8 @@ impl EventBus {
             let wanted = is_for(w)
                 && w.run_id.is_none_or(|id| id == event.run_id)
                 && (!w.runs_only || event.event_type.is_of_run())
-                && w.session.as_deref().is_none_or(|s| Some(s) == session);
+                && w.session.as_deref().is_none_or(|s| Some(s) == session)
+                && w.workspace.as_ref().is_none_or(|workspace| workspace.owns(session.unwrap_or_default()));
             if wanted && w.sender.try_send(event.clone()).is_err() {
                 w.lost.fetch_add(1, Ordering::Relaxed);
             }

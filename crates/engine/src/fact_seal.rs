@@ -44,6 +44,7 @@ const NAMED_SPACES: [&str; 11] = [
     "idempotency",
     "mcp-pins",
     "pairing",
+    "workspaces",
 ];
 
 /// Whether the ledger names the facts of a space.

@@ -45,8 +45,8 @@ pub use builtin::{BuiltIn, answer_schema, argument_schema};
 pub use caller::{Caller, Door};
 pub use clock::{Clock, SystemClock, system_clock};
 pub use engine::{
-    AskedAhead, Asking, CallAnswer, CallRequest, Engine, EngineOptions, EngineParts, PrunedRuns, Retention,
-    RunEndListener, ToolExchange, Tools,
+    AskedAhead, Asking, CallAnswer, CallRequest, Engine, EngineOptions, EngineParts, OwnersTools, PrunedRuns,
+    Retention, RunEndListener, ToolExchange, Tools,
 };
 pub use events::{EventBus, Events, Subscription};
 pub use hooks::{Hook, HookCall, HookVerdict};

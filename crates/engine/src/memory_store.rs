@@ -302,6 +302,10 @@ impl Store for MemoryStore {
             (filter.statuses.is_empty() || filter.statuses.contains(&row.status))
                 && filter.kind.is_none_or(|kind| kind == row.kind)
                 && filter.session.as_ref().is_none_or(|session| row.session.as_ref() == Some(session))
+                && filter
+                    .workspace
+                    .as_ref()
+                    .is_none_or(|workspace| workspace.owns(row.session.as_deref().unwrap_or_default()))
                 && filter.before.is_none_or(|before| row.run_id < before)
                 && filter.after.is_none_or(|after| row.run_id > after)
         };

@@ -134,7 +134,7 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
     let call_id = call.recovered.unwrap_or_else(|| CallId::from_uuid(engine.clock().new_id()));
     // From here on the call can be stopped by its id, while it waits for a person as well as while it runs.
     let stop = call.cancel.child_token();
-    let _registered = engine.register_call(call_id, stop.clone());
+    let _registered = engine.register_call(scope, call_id, stop.clone());
     let cleared = match clear(engine, scope, call_id, &call, &stop).await {
         Ok(cleared) => cleared,
         Err(failure) => return refuse(engine, scope, call_id, &call, failure),

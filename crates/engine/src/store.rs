@@ -11,7 +11,7 @@ use crate::{Blob, BoxFuture};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use std::ops::ControlFlow;
-use toolyard_protocol::{ErrorCode, Failure, RunId, RunStatus};
+use toolyard_protocol::{ErrorCode, Failure, RunId, RunStatus, WorkspaceId};
 
 /// Rows read at a time by a store that counts runs by listing them.
 const RUNS_PER_COUNT: usize = 1000;
@@ -158,6 +158,8 @@ pub struct RunFilter {
     pub kind: Option<RunKind>,
     /// Only this session.
     pub session: Option<String>,
+    /// Only runs of this workspace, which their sessions name; those of all where it is absent.
+    pub workspace: Option<WorkspaceId>,
     /// Only runs whose id is smaller than this one (ids sort by time), for the next page.
     pub before: Option<RunId>,
     /// Only runs whose id is larger than this one, the oldest first. The nil id begins with the oldest of all.

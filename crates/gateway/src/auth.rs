@@ -1,7 +1,10 @@
 //! Credentials and the origin of a connection: comparison in constant time, lockout after wrong credentials, `Host`,
 //! `Origin` and forwarding headers. Does not decide what a caller may do.
 
-use crate::settings::{RateLimit, Settings};
+use crate::{
+    gateway::Gateway,
+    settings::{RateLimit, Settings},
+};
 use axum::http::{HeaderMap, header};
 use sha2::{Digest, Sha256};
 use std::{
@@ -11,6 +14,8 @@ use std::{
     time::{Duration, Instant},
 };
 use subtle::ConstantTimeEq;
+use toolyard_engine::store::StoreError;
+use toolyard_protocol::WorkspaceId;
 
 /// Maximum number of addresses whose wrong credentials are remembered; beyond it, the oldest are forgotten.
 const MAX_REMEMBERED: usize = 10_000;
@@ -29,6 +34,27 @@ impl Secret {
     pub(crate) fn is(&self, shown: &str) -> bool {
         let shown: [u8; 32] = Sha256::digest(shown.as_bytes()).into();
         self.0.ct_eq(&shown).into()
+    }
+}
+
+/// What a shared token gives access to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Access {
+    /// The workspace that the token names.
+    pub(crate) workspace: WorkspaceId,
+    /// Which token of the workspace it is; absent for the gateway's own.
+    pub(crate) generation: Option<u64>,
+}
+
+impl Gateway {
+    /// What a token gives access to: the gateway's own to the default workspace, another one to the workspace that it was
+    /// made for. `None` for a wrong one.
+    pub(crate) fn access(&self, shown: &str) -> Result<Option<Access>, StoreError> {
+        if self.inner.secret.is(shown) {
+            return Ok(Some(Access { workspace: WorkspaceId::default(), generation: None }));
+        }
+        let owner = self.service().workspaces().with_token(shown)?;
+        Ok(owner.map(|owner| Access { workspace: owner.workspace, generation: Some(owner.generation) }))
     }
 }
 

@@ -27,7 +27,7 @@ use std::{convert::Infallible, sync::Arc, sync::LazyLock, time::Duration};
 use tokio_util::sync::CancellationToken;
 use toolyard_bridge::server::ApprovalRole;
 use toolyard_engine::{BoxFuture, Caller, Door, Subscription};
-use toolyard_protocol::{EventType, ExecutionEvent, RunId};
+use toolyard_protocol::{EventType, ExecutionEvent, RunId, WorkspaceId};
 use toolyard_service::{
     Lane, Message, Object,
     cluster::envelope::NODE_PATH,
@@ -35,6 +35,7 @@ use toolyard_service::{
     pulse::{self, EventLoop},
     sessions::Key,
     tools::{Invocation, Invoked, Output, Refused},
+    workspaces::held_scopes,
 };
 
 /// A path, what it demands of a request, and what answers it.
@@ -51,7 +52,7 @@ const ROUTES: &[Route] = &[
     Route { path: "/healthz", verbs: Verbs::Look, rule: Rule::open(), answer: |_, _| Box::pin(live()) },
     Route { path: "/ready", verbs: Verbs::Look, rule: Rule::open(), answer: |g, _| Box::pin(ready(g)) },
     Route { path: "/readyz", verbs: Verbs::Look, rule: Rule::open(), answer: |g, _| Box::pin(ready(g)) },
-    Route { path: "/metrics", verbs: Verbs::Look, rule: WITHOUT_BODY, answer: |g, _| Box::pin(metrics(g)) },
+    Route { path: "/metrics", verbs: Verbs::Look, rule: WITHOUT_BODY, answer: |g, r| Box::pin(metrics(g, r)) },
     Route { path: "/tools/invoke", verbs: Verbs::Post, rule: WITH_BODY, answer: |g, r| Box::pin(invoke(g, r)) },
     Route {
         path: "/bridge",
@@ -284,12 +285,14 @@ async fn bridge_inbound(gateway: Gateway, request: Admitted) -> Response {
         Ok(message) => message,
         Err(error) => return bad_request(&error.message),
     };
-    match gateway.hub().received_elsewhere(&message).await {
+    let caller = Caller { door: Door::Http, scopes: Vec::new(), is_person: false, ..Caller::cli("http") };
+    let caller = caller.in_workspace(received.workspace.clone());
+    match gateway.hub().received_elsewhere(&received.workspace, &message).await {
         Some(Ok(accepted)) => return json_response(StatusCode::OK, &accepted),
         Some(Err(failure)) => return bad_request(&failure.message),
         None => {}
     }
-    match gateway.hub().receive(message, ApprovalRole::Messenger, "http").await {
+    match gateway.hub().receive(&caller, message, ApprovalRole::Messenger).await {
         Ok(accepted) => json_response(StatusCode::OK, &accepted),
         Err(error) => bad_request(error.message()),
     }
@@ -300,7 +303,7 @@ async fn invoke(gateway: Gateway, request: Admitted) -> Response {
         Ok(received) => received,
         Err(response) => return response,
     };
-    let invocation = match read_invocation(&gateway, &received.bytes) {
+    let invocation = match read_invocation(&gateway, &received.workspace, &received.bytes) {
         Ok(invocation) => invocation,
         Err(response) => return response,
     };
@@ -358,7 +361,7 @@ impl<T> Lenient<T> {
     }
 }
 
-fn read_invocation(gateway: &Gateway, body: &Bytes) -> Result<Invocation, Response> {
+fn read_invocation(gateway: &Gateway, workspace: &WorkspaceId, body: &Bytes) -> Result<Invocation, Response> {
     let value: Value = if body.is_empty() {
         Value::Object(Object::new())
     } else {
@@ -384,26 +387,27 @@ fn read_invocation(gateway: &Gateway, body: &Bytes) -> Result<Invocation, Respon
         args.insert("action".to_owned(), action.into());
     }
     let (session, agent) = (body.session_key.get(), body.agent_id.get());
-    let key = Key::read(session.as_deref().unwrap_or("main"), agent.as_deref())
+    let key = Key::read(workspace, session.as_deref().unwrap_or("main"), agent.as_deref())
         .map_err(|error| bad_request(&error.message))?;
     if !gateway.hub().knows_agent(&key.agent) {
         return Err(bad_request(&format!("Unknown agent id \"{}\"", key.agent)));
     }
     let caller = Caller {
         door: Door::Http,
-        principal: "operator".to_owned(),
         agent: key.agent,
         session: Some(key.full),
-        scopes: vec!["operator.admin".to_owned()],
+        scopes: held_scopes(workspace, vec!["operator.admin".to_owned()]),
         is_person: false,
+        ..Caller::cli("operator")
     };
+    let caller = caller.in_workspace(workspace.clone());
     let idempotency_key = body.idempotency_key.get().filter(|key| !key.is_empty());
     let dry_run = body.dry_run.get().unwrap_or_default();
     Ok(Invocation {
         name,
         args,
+        asking: gateway.hub().route(&caller, None, idempotency_key.is_some() && !dry_run),
         caller: Arc::new(caller),
-        asking: gateway.hub().route(None, idempotency_key.is_some() && !dry_run),
         timeout_ms: body.timeout_ms.get(),
         idempotency_key,
         dry_run,
@@ -468,7 +472,11 @@ fn http_status(refused: &Refused) -> (StatusCode, &'static str) {
     }
 }
 
-async fn metrics(gateway: Gateway) -> Response {
+async fn metrics(gateway: Gateway, request: Admitted) -> Response {
+    // The figures are those of all workspaces together.
+    if !request.workspace.is_default() {
+        return refusal(StatusCode::NOT_FOUND, "Not found", "not_found");
+    }
     let engine = gateway.service().engine();
     let mut page = gateway.hub().metrics().page(&[
         ("toolyard_connections", "WebSocket clients connected now.", gateway.hub().count() as f64),
@@ -509,7 +517,14 @@ async fn run_events(gateway: Gateway, request: Admitted) -> Response {
         .and_then(|v| v.parse().ok())
         .unwrap_or_default();
     // Subscribed before the record is read, so that no event is missed; duplicates are dropped.
-    let subscription = Subscription { run_id: Some(run_id), ..Subscription::default() };
+    let caller = Caller::cli("http").in_workspace(request.workspace.clone());
+    let engine = gateway.service().engine().clone();
+    let checked = tokio::task::spawn_blocking(move || engine.check_run(&caller, run_id)).await;
+    if let Ok(Err(failure)) = checked {
+        return failed(StatusCode::NOT_FOUND, "not_found", &failure.message);
+    }
+    let workspace = Some(request.workspace.clone());
+    let subscription = Subscription { run_id: Some(run_id), workspace, ..Subscription::default() };
     let live = gateway.service().engine().watch_events(subscription).await;
     let recorded = match gateway.service().export(run_id).await {
         Ok(export) => export.events,

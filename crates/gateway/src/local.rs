@@ -148,7 +148,7 @@ async fn connection(stream: UnixStream, service: Service, principal: String) {
         };
         let Ok(slot) = in_flight.clone().acquire_owned().await else { break };
         let (service, replies, client_gone) = (service.clone(), replies.clone(), client_gone.clone());
-        let caller = Arc::new(Caller::cli(principal.clone()));
+        let caller = Caller::cli(principal.clone());
         tokio::spawn(async move {
             let _slot = slot;
             let id = request.id;
@@ -159,8 +159,12 @@ async fn connection(stream: UnixStream, service: Service, principal: String) {
             });
             let method = method_name(&request.method);
             let only_watches = WATCHES.contains(&method);
+            let answered = async {
+                let caller = in_workspace(&service, caller, request.workspace).await?;
+                service.call(Arc::new(caller), method, request.params, Some(sink)).await
+            };
             let answered = tokio::select! {
-                answered = service.call(caller, method, request.params, Some(sink)) => answered,
+                answered = answered => answered,
                 () = client_gone.cancelled(), if only_watches => return,
             };
             let reply = match answered {
@@ -182,6 +186,15 @@ async fn connection(stream: UnixStream, service: Service, principal: String) {
     if let Err(error) = writing.await {
         tracing::warn!(%error, "the writer of a local connection ended unexpectedly");
     }
+}
+
+/// The person in the workspace that they choose.
+async fn in_workspace(service: &Service, caller: Caller, chosen: Option<String>) -> Result<Caller, Failure> {
+    let Some(name) = chosen else { return Ok(caller) };
+    let workspaces = service.workspaces().clone();
+    let named = tokio::task::spawn_blocking(move || workspaces.named(&name)).await;
+    let named = named.map_err(|_| Failure::new(ErrorCode::InternalError, "the store did not answer"))??;
+    Ok(caller.in_workspace(named))
 }
 
 /// Whether the other end is closed in both directions. A client that has only finished sending still reads its replies.

@@ -16,6 +16,7 @@ use axum::{
 use futures_util::{Stream, StreamExt};
 use std::{convert::Infallible, pin::Pin, sync::Arc};
 use toolyard_engine::BoxFuture;
+use toolyard_protocol::WorkspaceId;
 use toolyard_service::Lane;
 
 /// What an endpoint answers with.
@@ -27,7 +28,7 @@ pub enum MountBody {
 }
 
 /// Answers the requests of an endpoint. The sender of a request to a path that is not open has presented the shared
-/// credential.
+/// credential, or the token of a workspace.
 pub trait Endpoint: Send + Sync + 'static {
     /// What a path demands of a request: who may ask, how large a body may be, within which time it must come.
     fn rule(&self, path: &str) -> Rule;
@@ -37,8 +38,9 @@ pub trait Endpoint: Send + Sync + 'static {
     fn refuse(&self, _status: StatusCode) -> Option<Response<MountBody>> {
         None
     }
-    /// Answers one request.
-    fn handle(&self, request: axum::http::Request<Bytes>) -> BoxFuture<'_, Response<MountBody>>;
+    /// Answers one request, for the workspace that its credential names.
+    fn handle(&self, workspace: WorkspaceId, request: axum::http::Request<Bytes>)
+    -> BoxFuture<'_, Response<MountBody>>;
 }
 
 /// An endpoint with its path.
@@ -92,7 +94,7 @@ async fn answer(
     rule: Rule,
     admitted: Admitted,
 ) -> Result<axum::response::Response, axum::response::Response> {
-    let Received { parts, bytes, origin, held } = admitted.read(gateway).await?;
+    let Received { parts, bytes, origin, workspace, held } = admitted.read(gateway).await?;
     let size = bytes.len();
     let request = axum::http::Request::from_parts(parts, bytes);
     // Liveness can be queried at any time, so its answer waits for no slot.
@@ -100,7 +102,7 @@ async fn answer(
         true => None,
         false => Some(gateway.http_place(&origin, mount.endpoint.lane(&request), size).await?),
     };
-    let response = mount.endpoint.handle(request).await;
+    let response = mount.endpoint.handle(workspace, request).await;
     drop(held);
     Ok(response.map(|body| into_body(body, permit)))
 }

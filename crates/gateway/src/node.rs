@@ -27,7 +27,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_rustls::rustls::crypto::ring;
 use toolyard_engine::BoxFuture;
-use toolyard_protocol::{ErrorCode, Failure, cause_chain};
+use toolyard_protocol::{ErrorCode, Failure, WorkspaceId, cause_chain};
 use toolyard_service::cluster::{
     AnswerBytes, Ask, Cluster, ForwardedHead, ForwardedRequest, NodeRequest, NodeTransport, Reply,
     envelope::{ENVELOPE_HEADER, MAC_HEADER, NODE_PATH, SignedRequest},
@@ -83,7 +83,7 @@ pub(crate) async fn serve(gateway: &Gateway, cluster: &Cluster, peer: &Peer, req
     let within = Duration::from_millis(envelope.within_ms);
     let NodeRequest { caller, ask } = request;
     let response = match ask {
-        Ask::Http(forwarded) => pass_on(gateway, cluster, mac, forwarded).await,
+        Ask::Http(forwarded) => pass_on(gateway, cluster, mac, caller.workspace, forwarded).await,
         ask => {
             let answer = gateway.hub().answer_node(NodeRequest { caller, ask });
             let answer = tokio::time::timeout(within, answer).await.unwrap_or_else(|_| {
@@ -108,8 +108,14 @@ fn refused(failure: &Failure) -> Response<Body> {
 
 /// Answers a request that another node received for a session of this one, as if it had come here. The other node has
 /// checked the shared credential, which is all that these endpoints demand.
-async fn pass_on(gateway: &Gateway, cluster: &Cluster, mac: String, forwarded: ForwardedRequest) -> Response<Body> {
-    let answer = match answer_here(gateway, forwarded).await {
+async fn pass_on(
+    gateway: &Gateway,
+    cluster: &Cluster,
+    mac: String,
+    workspace: WorkspaceId,
+    forwarded: ForwardedRequest,
+) -> Response<Body> {
+    let answer = match answer_here(gateway, workspace, forwarded).await {
         Ok(answer) => answer,
         Err(failure) => {
             let head = ForwardedHead { error: Some(Box::new(failure)), ..ForwardedHead::default() };
@@ -155,7 +161,11 @@ fn head_bytes(head: &ForwardedHead) -> Result<Vec<u8>, Box<Response<Body>>> {
     })
 }
 
-async fn answer_here(gateway: &Gateway, forwarded: ForwardedRequest) -> Result<Response<MountBody>, Failure> {
+async fn answer_here(
+    gateway: &Gateway,
+    workspace: WorkspaceId,
+    forwarded: ForwardedRequest,
+) -> Result<Response<MountBody>, Failure> {
     let unknown =
         |what: &str| Failure::new(ErrorCode::ValidationError, format!("the {what} of a request is not known"));
     let mount = FORWARDED_PATHS.contains(&forwarded.path.as_str()).then(|| gateway.mounted(&forwarded.path)).flatten();
@@ -170,7 +180,7 @@ async fn answer_here(gateway: &Gateway, forwarded: ForwardedRequest) -> Result<R
     *request.method_mut() = method;
     *request.uri_mut() = forwarded.path.parse().map_err(|_| unknown("path"))?;
     *request.headers_mut() = headers;
-    Ok(mount.endpoint.handle(request).await)
+    Ok(mount.endpoint.handle(workspace, request).await)
 }
 
 /// An error with its causes.

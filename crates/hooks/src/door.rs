@@ -24,7 +24,7 @@ use toolyard_engine::{
     AskedAhead, CallAnswer, CallRequest, Caller, Door, Engine,
     approvals::{Approval, ApprovalEvent, ClientAnswer, DenialCause},
 };
-use toolyard_protocol::{Failure, RunId, ToolResult};
+use toolyard_protocol::{Failure, RunId, ToolResult, WorkspaceId};
 
 /// How long a hook is held open. The hooks are installed with a timeout of ten minutes, and a hook that is cut off runs
 /// the tool.
@@ -46,6 +46,8 @@ pub struct HookRequest {
     pub payload: Value,
     /// Whether the client says that its user is there to answer its own questions.
     pub is_attended: bool,
+    /// The workspace of whoever sent it.
+    pub workspace: WorkspaceId,
 }
 
 /// How calls of Toolyard's own MCP tools are asked about.
@@ -66,6 +68,12 @@ pub enum OwnToolApproval {
     ClientOrPeople,
     /// The MCP door: it counts the client's calls as approved, or refuses what would be asked about.
     McpDoor,
+}
+
+/// Who sends an event.
+struct HookCaller {
+    is_attended: bool,
+    workspace: WorkspaceId,
 }
 
 /// The door for hooks. Cheap to clone.
@@ -98,13 +106,14 @@ impl HooksDoor {
 
     /// Answers an event.
     pub async fn event(&self, request: HookRequest) -> HookAnswer {
-        let HookRequest { client, payload, is_attended } = request;
+        let HookRequest { client, payload, is_attended, workspace } = request;
+        let asker = HookCaller { is_attended, workspace };
         let name = payload.get("hook_event_name").and_then(Value::as_str).unwrap_or_default();
         let decides = name.is_empty() || DECIDING.contains(&name);
         match Event::read(client, payload) {
             Ok(Event::Before(call)) => match call.own_tool.clone() {
-                Some(tool) => self.before_own(call, tool, is_attended).await.before(client),
-                None => self.before(call, is_attended).await.before(client),
+                Some(tool) => self.before_own(call, tool, &asker).await.before(client),
+                None => self.before(call, &asker).await.before(client),
             },
             Ok(Event::Permission(call)) => self.permission(&call).permission(client),
             Ok(Event::After(end)) => {
@@ -125,17 +134,17 @@ impl HooksDoor {
         }
     }
 
-    async fn before(&self, native: NativeCall, is_attended: bool) -> Verdict {
+    async fn before(&self, native: NativeCall, asker: &HookCaller) -> Verdict {
         let classified = classify(&native);
         let (engine, provider) = (&self.0.engine, &self.0.provider);
         let run_id = engine.new_run_id();
         let (go, mut may_go) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let mut questions = engine.approvals().subscribe();
-        let caller = self.caller(&native);
-        let asks_itself = is_attended && native.client == Client::Claude;
+        let caller = self.caller(&native, &asker.workspace);
+        let asks_itself = asker.is_attended && native.client == Client::Claude;
         // The client's own dialog answers, so the question is not refused when no approver is connected.
-        let _presence = asks_itself.then(|| engine.approvals().approver_connected());
+        let _presence = asks_itself.then(|| engine.approvals().approver_connected(&asker.workspace));
         let cancel = engine.call_token();
         let request = CallRequest { cancel: Some(cancel.clone()), ..call_request(&native, classified, run_id) };
         provider.wait_at(run_id, CallGate { go, end: ended });
@@ -194,22 +203,22 @@ impl HooksDoor {
     /// Asks about a call of one of Toolyard's own tools before its client makes it. The call itself comes through the MCP
     /// door under the same id, which records it and does not ask again. Gemini CLI sends no id, so there the MCP door
     /// asks.
-    async fn before_own(&self, native: NativeCall, tool: String, is_attended: bool) -> Verdict {
+    async fn before_own(&self, native: NativeCall, tool: String, asker: &HookCaller) -> Verdict {
         let own = &self.0.own;
         let Some(id) = native.call.clone().filter(|_| own.asked_by != OwnToolApproval::McpDoor) else {
             return Verdict::NoOpinion;
         };
         let engine = &self.0.engine;
         let asks_itself =
-            is_attended && native.client == Client::Claude && own.asked_by == OwnToolApproval::ClientOrPeople;
-        let _presence = asks_itself.then(|| engine.approvals().approver_connected());
+            asker.is_attended && native.client == Client::Claude && own.asked_by == OwnToolApproval::ClientOrPeople;
+        let _presence = asks_itself.then(|| engine.approvals().approver_connected(&asker.workspace));
         let mut questions = engine.approvals().subscribe();
         // The same rights as the MCP door gives, so that the same policy holds.
         let caller = Arc::new(Caller {
             door: Door::Mcp,
             agent: own.agent.clone(),
             scopes: vec!["operator.admin".to_owned()],
-            ..Caller::clone(&self.caller(&native))
+            ..Caller::clone(&self.caller(&native, &asker.workspace))
         });
         let (run_id, cancel) = (engine.new_run_id(), engine.call_token());
         let request = CallRequest {
@@ -295,15 +304,17 @@ impl HooksDoor {
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn caller(&self, native: &NativeCall) -> Arc<Caller> {
-        Arc::new(Caller {
+    fn caller(&self, native: &NativeCall, workspace: &WorkspaceId) -> Arc<Caller> {
+        let caller = Caller {
             door: Door::Hooks,
             principal: self.0.user.clone(),
             agent: native.client.as_str().to_owned(),
             session: Some(format!("{}:{}", native.client, native.session)),
             scopes: vec!["operator.write".to_owned()],
             is_person: false,
-        })
+            workspace: WorkspaceId::default(),
+        };
+        Arc::new(caller.in_workspace(workspace.clone()))
     }
 }
 

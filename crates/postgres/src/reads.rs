@@ -12,12 +12,59 @@ use tokio_postgres::{Row, types::Type};
 use toolyard_engine::store::{
     Frame, Head, LedgerEntry, LeftBehind, NodeRow, NodeState, Owner, RunFilter, RunRow, StoreError, StoredFact,
 };
-use toolyard_protocol::{RunId, canonical};
+use toolyard_protocol::{RunId, WorkspaceId, canonical};
 use uuid::Uuid;
 
-/// The condition of a query for runs; its parameters are states, kind, session, and the ids before and after.
-const RUN_CONDITIONS: &str = "kind IS NOT NULL AND ($1 IS NULL OR status = ANY ($1)) AND ($2 IS NULL OR kind = $2)
-    AND ($3 IS NULL OR session = $3) AND ($4 IS NULL OR run < $4) AND ($5 IS NULL OR run > $5)";
+/// The conditions of a query for runs, and the values of its parameters `$1` to `$7`.
+struct RunQuery {
+    conditions: String,
+    statuses: Option<Vec<i16>>,
+    kind: Option<i16>,
+    session: Option<Vec<u8>>,
+    before: Option<Uuid>,
+    after: Option<Uuid>,
+    /// The first key of the filter's workspace, and the first key after it.
+    keys: (Option<Vec<u8>>, Option<Vec<u8>>),
+}
+
+impl RunQuery {
+    fn new(filter: &RunFilter) -> Self {
+        let statuses: Vec<i16> = filter.statuses.iter().map(|status| rows::status_code(*status)).collect();
+        let range = filter.workspace.as_ref().and_then(WorkspaceId::key_range);
+        let keys = range.map(|(from, to)| (from.into_bytes(), to.into_bytes())).unzip();
+        let mut conditions = String::from(
+            "kind IS NOT NULL AND ($1 IS NULL OR status = ANY ($1)) AND ($2 IS NULL OR kind = $2)
+            AND ($3 IS NULL OR session = $3) AND ($4 IS NULL OR run < $4) AND ($5 IS NULL OR run > $5)
+            AND ($6 IS NULL OR session >= $6) AND ($7 IS NULL OR session < $7)",
+        );
+        if filter.workspace.is_some() && keys.0.is_none() {
+            // The default workspace has the keys that no other workspace has.
+            let (marked, unmarked) = WorkspaceId::all_keys();
+            conditions += &format!(" AND (session IS NULL OR session < '{marked}' OR session >= '{unmarked}')");
+        }
+        Self {
+            conditions,
+            statuses: (!statuses.is_empty()).then_some(statuses),
+            kind: filter.kind.map(rows::kind_code),
+            session: filter.session.as_ref().map(|session| session.as_bytes().to_vec()),
+            before: filter.before.as_ref().map(|run| *run.as_uuid()),
+            after: filter.after.as_ref().map(|run| *run.as_uuid()),
+            keys,
+        }
+    }
+
+    fn params(&self) -> [Param<'_>; 7] {
+        [
+            (&self.statuses, Type::INT2_ARRAY),
+            (&self.kind, Type::INT2),
+            (&self.session, Type::BYTEA),
+            (&self.before, Type::UUID),
+            (&self.after, Type::UUID),
+            (&self.keys.0, Type::BYTEA),
+            (&self.keys.1, Type::BYTEA),
+        ]
+    }
+}
 
 /// Milliseconds, as the functions in `sql/` take them.
 pub(crate) fn ttl_ms() -> i32 {
@@ -54,43 +101,21 @@ impl Reads {
     }
 
     pub(crate) async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
-        let statuses: Vec<i16> = filter.statuses.iter().map(|status| rows::status_code(*status)).collect();
-        let statuses = (!statuses.is_empty()).then_some(statuses);
-        let kind = filter.kind.map(rows::kind_code);
-        let session = filter.session.as_ref().map(|session| session.as_bytes());
-        let before = filter.before.as_ref().map(RunId::as_uuid);
-        let after = filter.after.as_ref().map(RunId::as_uuid);
+        let query = RunQuery::new(filter);
         let limit = if filter.limit == 0 { limits::DEFAULT_RUN_LIMIT } else { filter.limit.min(limits::MAX_RUN_LIMIT) };
+        let limit = limit as i64;
         let order = if filter.after.is_some() { "ASC" } else { "DESC" };
-        let sql =
-            format!("SELECT {RUN_COLUMNS} FROM toolyard.runs WHERE {RUN_CONDITIONS} ORDER BY run {order} LIMIT $6");
-        let params: &[Param<'_>] = &[
-            (&statuses, Type::INT2_ARRAY),
-            (&kind, Type::INT2),
-            (&session, Type::BYTEA),
-            (&before, Type::UUID),
-            (&after, Type::UUID),
-            (&(limit as i64), Type::INT8),
-        ];
-        self.rows(&sql, params).await?.iter().map(rows::read_run).collect()
+        let conditions = &query.conditions;
+        let sql = format!("SELECT {RUN_COLUMNS} FROM toolyard.runs WHERE {conditions} ORDER BY run {order} LIMIT $8");
+        let mut params = query.params().to_vec();
+        params.push((&limit, Type::INT8));
+        self.rows(&sql, &params).await?.iter().map(rows::read_run).collect()
     }
 
     pub(crate) async fn count_runs(&self, filter: &RunFilter) -> Result<u64, StoreError> {
-        let statuses: Vec<i16> = filter.statuses.iter().map(|status| rows::status_code(*status)).collect();
-        let statuses = (!statuses.is_empty()).then_some(statuses);
-        let kind = filter.kind.map(rows::kind_code);
-        let session = filter.session.as_ref().map(|session| session.as_bytes());
-        let before = filter.before.as_ref().map(RunId::as_uuid);
-        let after = filter.after.as_ref().map(RunId::as_uuid);
-        let sql = format!("SELECT count(*) FROM toolyard.runs WHERE {RUN_CONDITIONS}");
-        let params: &[Param<'_>] = &[
-            (&statuses, Type::INT2_ARRAY),
-            (&kind, Type::INT2),
-            (&session, Type::BYTEA),
-            (&before, Type::UUID),
-            (&after, Type::UUID),
-        ];
-        Ok(self.one::<i64>(&sql, params).await?.unwrap_or_default().cast_unsigned())
+        let query = RunQuery::new(filter);
+        let sql = format!("SELECT count(*) FROM toolyard.runs WHERE {}", query.conditions);
+        Ok(self.one::<i64>(&sql, &query.params()).await?.unwrap_or_default().cast_unsigned())
     }
 
     pub(crate) async fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunId>, StoreError> {

@@ -20,6 +20,7 @@ mod result;
 mod run;
 pub mod schema;
 mod schema_text;
+mod workspace;
 
 pub use call::{Iteration, ToolCall, ToolCallParts};
 pub use definition::{
@@ -38,6 +39,7 @@ pub use policy::{PolicyLimits, PolicySnapshot, Sandbox};
 pub use result::{Failure, ResultStatus, ToolResult, ToolResultParts, cause_chain};
 pub use run::{ApprovedVia, Confirmation, ConfirmationDecision, LogHead, RunManifest, RunStatus};
 pub use schema_text::Schema;
+pub use workspace::{MAX_WORKSPACE_BYTES, WorkspaceId};
 
 /// Why an envelope could not be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

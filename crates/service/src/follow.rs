@@ -45,7 +45,8 @@ impl Handle<RunsFollow> for Service {
                 .into());
         };
         let wait = params.wait_ms.map_or(Duration::ZERO, |ms| Duration::from_millis(ms.0)).min(MAX_WAIT);
-        let mut events = self.engine().watch_events(Subscription::default()).await;
+        let subscription = Subscription { workspace: Some(call.caller.workspace.clone()), ..Subscription::default() };
+        let mut events = self.engine().watch_events(subscription).await;
         let end = Instant::now() + wait;
         let mut step_told: Option<Instant> = None;
         let mut followed = Followed { events: 0, lost: false };

@@ -17,6 +17,7 @@ use std::{
     sync::Mutex,
     time::{Duration, Instant},
 };
+use toolyard_protocol::WorkspaceId;
 
 /// Sessions named in a summary.
 const RECENT: usize = 10;
@@ -87,23 +88,27 @@ impl HealthCache {
 }
 
 impl Handle<Health> for Hub {
-    async fn handle(&self, _: &Call<'_>, params: HealthParams) -> Result<HealthAnswer, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: HealthParams) -> Result<HealthAnswer, MethodError> {
+        let workspace = &call.caller.workspace;
         match params.probe {
-            true => self.probed_health().await,
-            false => self.health().await,
+            true => self.probed_health(workspace).await,
+            false => self.health(workspace).await,
         }
     }
 }
 
 impl Hub {
     /// The health of this gateway, at most one minute old.
-    pub async fn health(&self) -> Result<HealthAnswer, MethodError> {
+    pub async fn health(&self, workspace: &WorkspaceId) -> Result<HealthAnswer, MethodError> {
+        if !workspace.is_default() {
+            return self.fresh_health(workspace).await;
+        }
         let last = lock(&self.inner.health.kept).clone();
         let health = match last {
-            None => return self.fresh_health().await,
+            None => return self.fresh_health(workspace).await,
             Some((at, health)) if at.elapsed() < KEPT => health,
             // A busy store does not delay the answer: the older summary is returned, with its time.
-            Some((_, older)) => match tokio::time::timeout(FRESH_WITHIN, self.fresh_health()).await {
+            Some((_, older)) => match tokio::time::timeout(FRESH_WITHIN, self.fresh_health(workspace)).await {
                 Ok(health) => return health,
                 Err(_) => older,
             },
@@ -116,21 +121,21 @@ impl Hub {
     }
 
     /// The health of this gateway, after a test write to its disk.
-    async fn probed_health(&self) -> Result<HealthAnswer, MethodError> {
+    async fn probed_health(&self, workspace: &WorkspaceId) -> Result<HealthAnswer, MethodError> {
         let began = Instant::now();
         let store = self.service().engine().store();
         let position = store.put(PROBE.0, PROBE.1, Timestamp::now().to_string().into_bytes(), None)?;
         store.durable(position).await?;
-        self.health_summary(began).await
+        self.health_summary(workspace, began).await
     }
 
     /// The current health of this gateway.
-    pub(crate) async fn fresh_health(&self) -> Result<HealthAnswer, MethodError> {
-        self.health_summary(Instant::now()).await
+    pub(crate) async fn fresh_health(&self, workspace: &WorkspaceId) -> Result<HealthAnswer, MethodError> {
+        self.health_summary(workspace, Instant::now()).await
     }
 
-    async fn health_summary(&self, began: Instant) -> Result<HealthAnswer, MethodError> {
-        let (count, recent) = sessions::summary(self, RECENT).await?;
+    async fn health_summary(&self, workspace: &WorkspaceId, began: Instant) -> Result<HealthAnswer, MethodError> {
+        let (count, recent) = sessions::summary(self, workspace, RECENT).await?;
         let tools = self.service().engine().tools();
         let plugin_tools = tools.snapshot.iter().filter(|e| e.source().kind == toolyard_catalog::SourceKind::Plugin);
         let mut loaded: Vec<String> = plugin_tools.map(|e| e.source().name.to_string()).collect();
@@ -152,7 +157,10 @@ impl Hub {
             sessions: SessionsHealth { path: self.settings().state_path.clone(), count, recent },
             event_loop: self.pulse().report(),
         };
-        *lock(&self.inner.health.kept) = Some((Instant::now(), health.clone()));
+        // A summary names sessions, so that one is kept for the default workspace alone.
+        if workspace.is_default() {
+            *lock(&self.inner.health.kept) = Some((Instant::now(), health.clone()));
+        }
         Ok(health)
     }
 }
@@ -256,10 +264,11 @@ struct ToolsStatus {
 }
 
 impl Handle<Status> for Hub {
-    async fn handle(&self, _: &Call<'_>, _: StatusParams) -> Result<StatusAnswer, MethodError> {
+    async fn handle(&self, call: &Call<'_>, _: StatusParams) -> Result<StatusAnswer, MethodError> {
+        let workspace = call.caller.workspace.clone();
         let service = self.service();
         let path = &self.settings().state_path;
-        let sessions = sessions::newest_first(self).await?;
+        let sessions = sessions::newest_first(self, &workspace).await?;
         let agents = std::iter::once(sessions::DEFAULT_AGENT).chain(self.settings().agents.iter().map(String::as_str));
         let by_agent: Vec<AgentSessions> = agents
             .map(|agent| {
@@ -283,8 +292,9 @@ impl Handle<Status> for Hub {
         let heartbeats = by_agent.iter().map(heartbeat).collect();
         let tools = service.engine().tools();
         let store = service.engine().store().clone();
+        let of = workspace.clone();
         let (by_status, session_key) = blocking(move || {
-            Ok::<_, MethodError>((sessions::open_runs(&store)?, sessions::current(&store, &sessions)?))
+            Ok::<_, MethodError>((sessions::open_runs(&store, &of)?, sessions::current(&store, &of, &sessions)?))
         })
         .await?;
         let event_loop = self.pulse().report();
@@ -292,7 +302,7 @@ impl Handle<Status> for Hub {
             runtime_version: env!("CARGO_PKG_VERSION"),
             main_heartbeat_enabled: true,
             heartbeat: Heartbeats { default_agent_id: sessions::DEFAULT_AGENT, agents: heartbeats },
-            tasks: Tasks { active: service.engine().active_runs().len(), by_status },
+            tasks: Tasks { active: service.engine().count_active(&workspace), by_status },
             sessions: SessionsStatus {
                 paths: vec![path.clone()],
                 count,
@@ -304,7 +314,7 @@ impl Handle<Status> for Hub {
             event_loop_degraded: event_loop.degraded,
             event_loop,
             process_memory: ProcessMemory { rss_bytes: pulse::rss_bytes() },
-            connections: self.count(),
+            connections: self.count_of(&workspace),
             tools: ToolsStatus { count: tools.snapshot.len(), registry_version: tools.snapshot.version().to_owned() },
             uptime_ms: service.uptime_ms(),
             pid: std::process::id(),
@@ -314,7 +324,7 @@ impl Handle<Status> for Hub {
 }
 
 impl Handle<SystemPresence> for Hub {
-    async fn handle(&self, _: &Call<'_>, _: NoParams) -> Result<Vec<Present>, MethodError> {
-        Ok(self.presence())
+    async fn handle(&self, call: &Call<'_>, _: NoParams) -> Result<Vec<Present>, MethodError> {
+        Ok(self.presence(&call.caller.workspace))
     }
 }

@@ -40,6 +40,7 @@ mod settings;
 pub mod stored;
 mod subscriptions;
 pub mod tools;
+pub mod workspaces;
 
 pub use bridge::{BRIDGE_FRAMES, BridgeOut, BridgeOutgoing, Message, Receive, SessionTools};
 pub use error::{MethodError, RpcError};

@@ -3,7 +3,7 @@
 
 use crate::{
     Methods, approvals, bridge, console, follow, health, local, nodes, offers, operate, plans, policy, proof,
-    run_digest, run_pages, runs, sessions, subscriptions, tools,
+    run_digest, run_pages, runs, sessions, subscriptions, tools, workspaces,
 };
 
 /// Every built-in method.
@@ -108,6 +108,10 @@ fn of_machine(methods: Methods) -> Methods {
         .by_service::<run_pages::RunsRecord>()
         .by_hub::<subscriptions::LogsSubscribe>()
         .by_service::<policy::PolicyExplain>()
+        .by_service::<workspaces::WorkspacesList>()
+        .by_service::<workspaces::WorkspacesAdd>()
+        .by_service::<workspaces::WorkspacesRemove>()
+        .by_service::<workspaces::WorkspacesRotate>()
 }
 
 /// Every event that a connected client can be sent without asking.

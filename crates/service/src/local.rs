@@ -74,13 +74,13 @@ pub struct YardStatusParams {
 }
 
 impl Handle<YardStatus> for Service {
-    async fn handle(&self, _: &Call<'_>, params: YardStatusParams) -> Result<YardState, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: YardStatusParams) -> Result<YardState, MethodError> {
         let tools = self.engine().tools();
         let (session_key, open_questions) = match params.full {
             true => {
-                let store = self.engine().store().clone();
-                let key = blocking(move || Ok::<_, MethodError>(sessions::in_use(&store)?)).await?;
-                (Some(key), Some(self.engine().approvals().pending().len() as u64))
+                let (store, workspace) = (self.engine().store().clone(), call.caller.workspace.clone());
+                let key = blocking(move || Ok::<_, MethodError>(sessions::in_use(&store, &workspace)?)).await?;
+                (Some(key), Some(self.engine().approvals().pending_for(&call.caller).len() as u64))
             }
             false => (None, None),
         };
@@ -89,7 +89,7 @@ impl Handle<YardStatus> for Service {
             uptime_ms: self.uptime_ms(),
             tools: tools.snapshot.len(),
             registry_version: tools.snapshot.version().to_owned(),
-            active_runs: self.engine().active_runs().len(),
+            active_runs: self.engine().count_active(&call.caller.workspace),
             public_key: self.verifier().to_text(),
             session_key,
             open_questions,
@@ -339,14 +339,14 @@ pub struct RevokedDevice {
 }
 
 impl Handle<DevicesList> for Service {
-    async fn handle(&self, _: &Call<'_>, _: NoParams) -> Result<DevicesAnswer, MethodError> {
-        Ok(self.devices().overview()?)
+    async fn handle(&self, call: &Call<'_>, _: NoParams) -> Result<DevicesAnswer, MethodError> {
+        Ok(self.devices().overview(&call.caller)?)
     }
 }
 
 impl Handle<DevicesApprove> for Service {
     async fn handle(&self, call: &Call<'_>, params: IdParams) -> Result<ApprovedDevice, MethodError> {
-        let request = self.devices().request_named(&params.id)?;
+        let request = self.devices().request_named(&call.caller, &params.id)?;
         let device = self.devices().approve(&request, &call.caller).await?;
         Ok(ApprovedDevice { device_id: device.device_id, role: device.role, scopes: device.scopes })
     }
@@ -354,7 +354,7 @@ impl Handle<DevicesApprove> for Service {
 
 impl Handle<DevicesReject> for Service {
     async fn handle(&self, call: &Call<'_>, params: IdParams) -> Result<RejectedDevice, MethodError> {
-        let request = self.devices().request_named(&params.id)?;
+        let request = self.devices().request_named(&call.caller, &params.id)?;
         self.devices().reject(&request, &call.caller).await?;
         Ok(RejectedDevice { device_id: request.device.device_id, rejected: true })
     }
@@ -362,7 +362,7 @@ impl Handle<DevicesReject> for Service {
 
 impl Handle<DevicesRevoke> for Service {
     async fn handle(&self, call: &Call<'_>, params: IdParams) -> Result<RevokedDevice, MethodError> {
-        let named = self.devices().device_named(&params.id)?;
+        let named = self.devices().device_named(&call.caller, &params.id)?;
         let device = self.devices().revoke(&named.device_id, &call.caller, None).await?;
         Ok(RevokedDevice { device_id: device.device_id, revoked: true })
     }

@@ -259,6 +259,12 @@ impl Terms {
         self
     }
 
+    /// About the installation as a whole: refused to every workspace but the default one.
+    pub const fn of_installation(mut self) -> Self {
+        self.demand = self.demand.of_installation();
+        self
+    }
+
     /// Whether the WebSocket door carries it.
     pub fn is_on_gateway(&self) -> bool {
         self.reach != Reach::Local

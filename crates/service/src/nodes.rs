@@ -104,15 +104,15 @@ impl From<&Connection> for ShownNode {
 }
 
 impl Handle<NodeList> for Hub {
-    async fn handle(&self, _: &Call<'_>, _: NoParams) -> Result<Nodes, MethodError> {
-        let nodes = self.nodes().iter().map(|node| ShownNode::from(&**node)).collect();
+    async fn handle(&self, call: &Call<'_>, _: NoParams) -> Result<Nodes, MethodError> {
+        let nodes = self.nodes(&call.caller.workspace).iter().map(|node| ShownNode::from(&**node)).collect();
         Ok(Nodes { ts: Timestamp::now().as_millisecond(), nodes })
     }
 }
 
 impl Handle<NodeDescribe> for Hub {
-    async fn handle(&self, _: &Call<'_>, params: NodeParams) -> Result<DescribedNode, MethodError> {
-        let found = self.nodes().into_iter().find(|node| node.node_id() == &*params.node_id);
+    async fn handle(&self, call: &Call<'_>, params: NodeParams) -> Result<DescribedNode, MethodError> {
+        let found = self.nodes(&call.caller.workspace).into_iter().find(|node| node.node_id() == &*params.node_id);
         let found = found.ok_or_else(|| RpcError::invalid("unknown nodeId"))?;
         Ok(DescribedNode { node: ShownNode::from(&*found), ts: Timestamp::now().as_millisecond() })
     }

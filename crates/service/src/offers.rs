@@ -62,7 +62,7 @@ pub struct Offered {
 
 impl Handle<ToolsOffer> for Hub {
     async fn handle(&self, call: &Call<'_>, params: OfferParams) -> Result<Offered, MethodError> {
-        let key = Key::read(&params.session_key, params.agent_id.as_deref())?;
+        let key = Key::read(&call.caller.workspace, &params.session_key, params.agent_id.as_deref())?;
         if !sessions::exists(self, &key).await? {
             return Err(sessions::unknown(&params.session_key).into());
         }

@@ -13,9 +13,9 @@ use toolyard_engine::authority::{Effect, Scope};
 
 methods! {
     /// Shows the configuration; secrets are hidden.
-    ConfigGet = "config.get", Terms::read(), NoParams => ConfigAnswer;
+    ConfigGet = "config.get", Terms::read().of_installation(), NoParams => ConfigAnswer;
     /// Shows the last log lines, or those after a cursor.
-    LogsTail = "logs.tail", Terms::read().everywhere(), TailParams => LogTail;
+    LogsTail = "logs.tail", Terms::read().everywhere().of_installation(), TailParams => LogTail;
     /// Lists paired devices and pairing requests.
     DevicePairList = "device.pair.list", Terms::new(Some(Scope::Pairing), Effect::None), NoParams => DevicesAnswer;
     /// Approves a pairing request.
@@ -199,15 +199,15 @@ pub struct RevokedToken {
 }
 
 impl Handle<DevicePairList> for Hub {
-    async fn handle(&self, _: &Call<'_>, _: NoParams) -> Result<DevicesAnswer, MethodError> {
-        Ok(self.service().devices().overview()?)
+    async fn handle(&self, call: &Call<'_>, _: NoParams) -> Result<DevicesAnswer, MethodError> {
+        Ok(self.service().devices().overview(&call.caller)?)
     }
 }
 
 impl Handle<DevicePairApprove> for Hub {
     async fn handle(&self, call: &Call<'_>, params: RequestParams) -> Result<ApprovedPairing, MethodError> {
         let devices = self.service().devices();
-        let request = devices.request_with_id(&params.request_id)?;
+        let request = devices.request_with_id(&call.caller, &params.request_id)?;
         let device = devices.approve(&request, &call.caller).await?;
         let device = PairedDevice {
             device_id: device.device_id,
@@ -222,7 +222,7 @@ impl Handle<DevicePairApprove> for Hub {
 impl Handle<DevicePairReject> for Hub {
     async fn handle(&self, call: &Call<'_>, params: RequestParams) -> Result<RejectedPairing, MethodError> {
         let devices = self.service().devices();
-        let request = devices.request_with_id(&params.request_id)?;
+        let request = devices.request_with_id(&call.caller, &params.request_id)?;
         devices.reject(&request, &call.caller).await?;
         Ok(RejectedPairing { request_id: request.request_id, device_id: request.device.device_id })
     }

@@ -68,7 +68,7 @@ fn read_door(word: Option<&str>) -> Result<Door, Failure> {
 }
 
 impl Handle<PolicyExplain> for Service {
-    async fn handle(&self, _: &Call<'_>, params: ExplainParams) -> Result<Explained, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: ExplainParams) -> Result<Explained, MethodError> {
         let door = read_door(params.door.as_deref())?;
         let agent = params.agent.unwrap_or_else(|| "main".to_owned());
         let caller = Caller {
@@ -79,6 +79,7 @@ impl Handle<PolicyExplain> for Service {
             is_person: false,
             ..Caller::cli("policy.explain")
         };
+        let caller = caller.in_workspace(call.caller.workspace.clone());
         let tools = self.engine().tools();
         let Some(entry) = tools.snapshot.get(&params.tool) else {
             let near = match tools.snapshot.resolve_visible(&params.tool, |_| true) {

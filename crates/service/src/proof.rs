@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{ops::ControlFlow, path::PathBuf, sync::Arc};
 use toolyard_engine::{
-    Store,
+    Caller, Store,
     authority::Power,
     chain::Verifier,
     ledger::{
@@ -205,18 +205,19 @@ impl Handle<RunsHead> for Service {
 }
 
 impl Handle<RunsProve> for Service {
-    async fn handle(&self, _: &Call<'_>, params: ProveParams) -> Result<Receipt, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: ProveParams) -> Result<Receipt, MethodError> {
         self.engine().seal().await?;
+        let (engine, caller) = (self.engine().clone(), call.caller.clone());
         let store = self.engine().store().clone();
         let signer = self.engine().signer().clone();
         blocking(move || {
             store.settle()?;
             let run_id = params.id;
-            if store.run(run_id)?.is_some() {
+            if store.run(run_id)?.is_some() && engine.check_run(&caller, run_id).is_ok() {
                 return Ok(Receipt::make(&*store, &signer, run_id, None)?);
             }
             let call_id = CallId::from_uuid(*params.id.as_uuid());
-            let run_id = run_of_call(&*store, call_id)?.ok_or_else(|| {
+            let run_id = run_of_call(&*store, &caller, call_id)?.ok_or_else(|| {
                 Failure::new(ErrorCode::NotFound, format!("there is no run and no call {call_id}"))
                     .suggest("Name the run: `toolyard runs list` shows them.")
             })?;
@@ -227,11 +228,12 @@ impl Handle<RunsProve> for Service {
 }
 
 /// The run that made a call: ids sort by time, so it is one of those that began before the call.
-fn run_of_call(store: &dyn Store, call_id: CallId) -> Result<Option<RunId>, StoreError> {
+fn run_of_call(store: &dyn Store, caller: &Caller, call_id: CallId) -> Result<Option<RunId>, StoreError> {
     let wanted = call_id.to_string();
     let mut before = Some(RunId::from_uuid(*call_id.as_uuid()));
     for _ in 0..SEARCHED_RUNS / RUNS_PER_PAGE {
-        let rows = store.runs(&RunFilter { before, limit: RUNS_PER_PAGE, ..RunFilter::default() })?;
+        let workspace = Some(caller.workspace.clone());
+        let rows = store.runs(&RunFilter { before, workspace, limit: RUNS_PER_PAGE, ..RunFilter::default() })?;
         let Some(last) = rows.last() else { return Ok(None) };
         before = Some(last.run_id);
         for row in &rows {

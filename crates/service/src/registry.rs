@@ -2,7 +2,7 @@
 
 use crate::{
     Call, Handle, Hub, Lane, Method, MethodError, Object, Role, RpcError, Service, Terms, hub::Connection, list,
-    method::ClientRequest, params, sessions::Key, stored,
+    method::ClientRequest, params, service::blocking, sessions::Key, stored,
 };
 use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
 use serde::Serialize;
@@ -16,7 +16,7 @@ use toolyard_engine::{
     BoxFuture, Caller,
     authority::{self, Power, Refusal},
 };
-use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_protocol::{ErrorCode, Failure, RunId};
 
 /// How many characters of a caller's method name are repeated in an error.
 const MAX_SHOWN: usize = 80;
@@ -297,7 +297,7 @@ impl Hub {
             Some(_) => Err(RpcError::invalid(format!("{name} must be string"))),
         };
         let (session, agent) = (take("sessionKey")?, take("agentId")?);
-        let key = Key::read(session.as_deref().unwrap_or("main"), agent.as_deref())?;
+        let key = Key::read(&connection.workspace, session.as_deref().unwrap_or("main"), agent.as_deref())?;
         self.check_agent(&key.agent)?;
         Ok(connection.caller(&key.agent, Some(key.full)))
     }
@@ -313,6 +313,20 @@ async fn answer(entry: &Entry, call: &Call<'_>, params: Value) -> Result<Box<Raw
 /// A handler with the types of its method erased.
 trait Answers: Send + Sync {
     fn answer<'a>(&'a self, call: &'a Call<'a>, params: Value) -> BoxFuture<'a, Result<Box<RawValue>, MethodError>>;
+}
+
+/// The parameter that names a run, in every method that takes one.
+pub(crate) const RUN_PARAMETER: &str = "runId";
+/// Methods that answer in the same way for a run that does not exist and for one that the caller may not see. Each checks
+/// the workspace itself, where the answer is made.
+pub(crate) const SILENT_ABOUT_RUNS: [&str; 2] = ["tools.cancel", "runs.subscribe"];
+
+/// Refuses a run of another workspace before any handler sees it: the run does not exist for the caller.
+async fn check_run(call: &Call<'_>, params: &Value) -> Result<(), MethodError> {
+    let named = params.get(RUN_PARAMETER).and_then(Value::as_str).and_then(|text| RunId::parse(text).ok());
+    let Some(run_id) = named.filter(|_| !SILENT_ABOUT_RUNS.contains(&call.method)) else { return Ok(()) };
+    let (engine, caller) = (call.service.engine().clone(), call.caller.clone());
+    blocking(move || Ok(engine.check_run(&caller, run_id)?)).await
 }
 
 /// The compiled schema of a method's parameters.
@@ -338,6 +352,7 @@ impl<M: Method> Reader<M> {
         let Some(checker) = self.checker.get_or_init(params::Checker::of_method::<M>) else {
             return Err(RpcError::unavailable(format!("the program has no schema of {}", call.method)).into());
         };
+        check_run(call, &params).await?;
         let params = params::of_call::<M>(call, checker, params)?;
         let answer = handler.handle(call, params).await?;
         serde_json::value::to_raw_value(&answer)

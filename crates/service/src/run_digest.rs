@@ -14,7 +14,7 @@ use std::{
     ops::ControlFlow,
 };
 use toolyard_engine::{
-    Door, Store,
+    Caller, Door, Store,
     approvals::Approval,
     record::Record,
     store::{RunFilter, RunRow, StoreError},
@@ -273,7 +273,7 @@ impl Making {
 }
 
 impl Service {
-    fn digest(&self, params: &DigestParams) -> Result<Digest, MethodError> {
+    fn digest(&self, caller: &Caller, params: &DigestParams) -> Result<Digest, MethodError> {
         let store = &**self.engine().store();
         store.settle()?;
         let digest = Digest {
@@ -285,13 +285,14 @@ impl Service {
             files: Vec::new(),
             files_total: 0,
             failures: Vec::new(),
-            expired: self.expired_since(params.since)?,
+            expired: self.expired_since(caller, params.since)?,
             truncated: false,
         };
         let mut making = Making { digest, files: HashMap::new(), known: HashSet::new() };
         let (mut looked_at, mut before) = (0, None);
         'pages: loop {
-            let rows = store.runs(&RunFilter { before, limit: RUNS_PER_PAGE, ..RunFilter::default() })?;
+            let workspace = Some(caller.workspace.clone());
+            let rows = store.runs(&RunFilter { before, workspace, limit: RUNS_PER_PAGE, ..RunFilter::default() })?;
             let is_last = rows.len() < RUNS_PER_PAGE;
             for row in rows {
                 before = Some(row.run_id);
@@ -316,7 +317,7 @@ impl Service {
     }
 
     /// Questions that nobody answered in time.
-    fn expired_since(&self, since: Timestamp) -> Result<Vec<DigestQuestion>, MethodError> {
+    fn expired_since(&self, caller: &Caller, since: Timestamp) -> Result<Vec<DigestQuestion>, MethodError> {
         let question = |approval: Approval| DigestQuestion {
             id: approval.request.id,
             title: approval.request.title,
@@ -328,14 +329,14 @@ impl Service {
             approval.resolved_by.is_none()
                 && approval.resolved_at.is_some_and(|at| at >= since && at >= approval.request.expires_at)
         };
-        let history = self.engine().approvals().history()?;
+        let history = self.engine().approvals().history(caller)?;
         Ok(history.into_iter().filter(is_expired).take(MAX_DIGEST_ROWS).map(question).collect())
     }
 }
 
 impl Handle<RunsDigest> for Service {
-    async fn handle(&self, _: &Call<'_>, params: DigestParams) -> Result<Digest, MethodError> {
-        let service = self.clone();
-        blocking(move || service.digest(&params)).await
+    async fn handle(&self, call: &Call<'_>, params: DigestParams) -> Result<Digest, MethodError> {
+        let (service, caller) = (self.clone(), call.caller.clone());
+        blocking(move || service.digest(&caller, &params)).await
     }
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::{collections::HashMap, ops::ControlFlow, sync::Mutex};
 use toolyard_engine::{
-    Store,
+    Caller, Store,
     record::{OutcomeRecord, Record},
     store::{RunFilter, RunRow, StoreError},
 };
@@ -189,15 +189,21 @@ impl Service {
     }
 
     /// One page of the matching runs and, if it was asked for, how many there are. May block.
-    pub(crate) fn list_and_count(&self, params: &RunsListParams, limit: usize) -> Result<RunList, MethodError> {
-        let list = self.list_runs(params, limit)?;
+    pub(crate) fn list_and_count(
+        &self,
+        caller: &Caller,
+        params: &RunsListParams,
+        limit: usize,
+    ) -> Result<RunList, MethodError> {
+        let list = self.list_runs(caller, params, limit)?;
         let looks_at_each =
             params.agent.is_some() || params.door.is_some() || params.tool.is_some() || params.text.is_some();
         let total = match params.total && !looks_at_each {
             true => Some(self.engine().store().count_runs(&RunFilter {
                 statuses: params.status.clone(),
                 kind: params.kind,
-                session: params.session.clone(),
+                session: params.session.as_ref().map(|session| caller.workspace.key(session).into_owned()),
+                workspace: Some(caller.workspace.clone()),
                 before: params.to.and_then(first_id_at),
                 after: params.from.and_then(last_id_before),
                 limit: 0,
@@ -208,16 +214,20 @@ impl Service {
     }
 
     /// One page of the matching runs.
-    fn list_runs(&self, params: &RunsListParams, limit: usize) -> Result<RunList, MethodError> {
+    fn list_runs(&self, caller: &Caller, params: &RunsListParams, limit: usize) -> Result<RunList, MethodError> {
         let store = self.engine().store();
         store.settle()?;
         let needs_record = params.agent.is_some() || params.door.is_some() || params.tool.is_some();
         let is_filtered = needs_record || params.text.is_some() || params.from.is_some() || params.to.is_some();
+        let session = params.session.as_ref().map(|session| caller.workspace.key(session).into_owned());
         let text = params.text.as_ref().map(|text| text.to_lowercase());
         let (mut runs, mut looked_at, mut read) = (Vec::new(), 0, 0);
         // Titles are in the rows; the rest must be read from records, which takes too long for every run of a large store.
         let newer = match (&text, params.before) {
-            (Some(_), Some(before)) => store.count_runs(&RunFilter { after: Some(before), ..RunFilter::default() })?,
+            (Some(_), Some(before)) => {
+                let workspace = Some(caller.workspace.clone());
+                store.count_runs(&RunFilter { after: Some(before), workspace, ..RunFilter::default() })?
+            }
             _ => 0,
         };
         let mut before = params.before.into_iter().chain(params.to.and_then(first_id_after)).min();
@@ -227,7 +237,8 @@ impl Service {
             let rows = store.runs(&RunFilter {
                 statuses: params.status.clone(),
                 kind: params.kind,
-                session: params.session.clone(),
+                session: session.clone(),
+                workspace: Some(caller.workspace.clone()),
                 before,
                 limit: wanted,
                 after: None,

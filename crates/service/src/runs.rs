@@ -274,10 +274,10 @@ impl Service {
 }
 
 impl Handle<RunsList> for Service {
-    async fn handle(&self, _: &Call<'_>, params: RunsListParams) -> Result<RunList, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: RunsListParams) -> Result<RunList, MethodError> {
         let limit = params.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
-        let service = self.clone();
-        blocking(move || service.list_and_count(&params, limit)).await
+        let (service, caller) = (self.clone(), call.caller.clone());
+        blocking(move || service.list_and_count(&caller, &params, limit)).await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     Methods, RpcError, cluster::Cluster, console::Console, devices::Devices, list, proof::ProofKeeper,
-    run_facts::RunFactsCache,
+    run_facts::RunFactsCache, workspaces::Workspaces,
 };
 use arc_swap::ArcSwap;
 use schemars::JsonSchema;
@@ -31,6 +31,7 @@ pub struct Service {
 struct Inner {
     engine: Engine,
     devices: Arc<Devices>,
+    workspaces: Arc<Workspaces>,
     cluster: Option<Arc<Cluster>>,
     console: Console,
     run_facts: RunFactsCache,
@@ -98,12 +99,14 @@ impl Service {
     pub fn new(engine: Engine, info: ProcessInfo) -> Self {
         let devices = Arc::new(Devices::new(engine.store().clone(), engine.clock().clone()));
         let console = Console::new(engine.store().clone(), engine.clock().clone(), devices.clone(), &info.home);
+        let workspaces = Arc::new(Workspaces::new(engine.store().clone(), engine.clock().clone()));
         let cluster = Cluster::of(engine.store()).map(Arc::new);
         Self {
             inner: Arc::new(Inner {
                 cluster,
                 engine,
                 devices,
+                workspaces,
                 console,
                 run_facts: RunFactsCache::default(),
                 started: Instant::now(),
@@ -171,6 +174,11 @@ impl Service {
     /// Devices that may connect.
     pub fn devices(&self) -> &Arc<Devices> {
         &self.inner.devices
+    }
+
+    /// The workspaces of this installation.
+    pub fn workspaces(&self) -> &Arc<Workspaces> {
+        &self.inner.workspaces
     }
 
     /// The other nodes, where several use the store.

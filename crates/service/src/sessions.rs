@@ -16,10 +16,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 use toolyard_engine::{
-    Store,
+    Caller, Store,
     store::{RunFilter, StoreError},
 };
-use toolyard_protocol::RunStatus;
+use toolyard_protocol::{RunStatus, WorkspaceId};
 
 methods! {
     /// Creates a session, or returns the existing one with the same key.
@@ -97,14 +97,14 @@ impl Session {
     }
 }
 
-/// The session that every gateway has from the start: `agent:main:main`, or `main` for short.
-pub fn main_key() -> String {
-    format!("agent:{DEFAULT_AGENT}:{MAIN}")
+/// The session that every workspace has from the start: `agent:main:main`, or `main` for short.
+pub fn main_key(workspace: &WorkspaceId) -> String {
+    workspace.key(&format!("agent:{DEFAULT_AGENT}:{MAIN}")).into_owned()
 }
 
-/// Makes the main session if it is not there. May block; for the gateway's start.
-pub(crate) fn ensure_main(store: &Arc<dyn Store>) -> Result<(), StoreError> {
-    let key = main_key();
+/// Makes the main session of a workspace if it is not there. May block.
+pub(crate) fn ensure_main(store: &Arc<dyn Store>, workspace: &WorkspaceId) -> Result<(), StoreError> {
+    let key = main_key(workspace);
     if load(store, &key)?.is_some() {
         return Ok(());
     }
@@ -114,8 +114,8 @@ pub(crate) fn ensure_main(store: &Arc<dyn Store>) -> Result<(), StoreError> {
 }
 
 /// The key of the session in use; the main one where none was used. May block.
-pub(crate) fn in_use(store: &Arc<dyn Store>) -> Result<String, StoreError> {
-    Ok(current(store, &all(store)?)?.unwrap_or_else(main_key))
+pub(crate) fn in_use(store: &Arc<dyn Store>, workspace: &WorkspaceId) -> Result<String, StoreError> {
+    Ok(current(store, workspace, &all(store, workspace)?)?.unwrap_or_else(|| main_key(workspace)))
 }
 
 /// The id of a session, as the store has it under its full key.
@@ -156,9 +156,9 @@ fn load(store: &Arc<dyn Store>, key: &str) -> Result<Option<Session>, StoreError
     Ok(store.get(SPACE, key)?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
 }
 
-fn all(store: &Arc<dyn Store>) -> Result<Vec<Session>, StoreError> {
-    let mut all: Vec<Session> =
-        store.list(SPACE)?.into_iter().filter_map(|(_, bytes)| serde_json::from_slice(&bytes).ok()).collect();
+fn all(store: &Arc<dyn Store>, workspace: &WorkspaceId) -> Result<Vec<Session>, StoreError> {
+    let own = store.list(SPACE)?.into_iter().filter(|(key, _)| workspace.owns(key));
+    let mut all: Vec<Session> = own.filter_map(|(_, bytes)| serde_json::from_slice(&bytes).ok()).collect();
     all.sort_by(|a, b| b.updated_at.cmp(&a.updated_at).then_with(|| a.key.cmp(&b.key)));
     Ok(all)
 }
@@ -181,16 +181,20 @@ pub struct RecentSession {
 }
 
 /// The number of sessions, and the newest of them.
-pub(crate) async fn summary(hub: &Hub, most: usize) -> Result<(usize, Vec<RecentSession>), MethodError> {
-    let store = hub.service().engine().store().clone();
-    let sessions = promptly(move || Ok(all(&store)?)).await?;
+pub(crate) async fn summary(
+    hub: &Hub,
+    workspace: &WorkspaceId,
+    most: usize,
+) -> Result<(usize, Vec<RecentSession>), MethodError> {
+    let (store, workspace) = (hub.service().engine().store().clone(), workspace.clone());
+    let sessions = promptly(move || Ok(all(&store, &workspace)?)).await?;
     Ok(recent(&sessions, None, most))
 }
 
-/// All sessions, the newest first.
-pub(crate) async fn newest_first(hub: &Hub) -> Result<Vec<Session>, MethodError> {
-    let store = hub.service().engine().store().clone();
-    blocking(move || Ok::<_, MethodError>(all(&store)?)).await
+/// All sessions of a workspace, the newest first.
+pub(crate) async fn newest_first(hub: &Hub, workspace: &WorkspaceId) -> Result<Vec<Session>, MethodError> {
+    let (store, workspace) = (hub.service().engine().store().clone(), workspace.clone());
+    blocking(move || Ok::<_, MethodError>(all(&store, &workspace)?)).await
 }
 
 /// The number of sessions of an agent, or of all, and the newest of them.
@@ -205,10 +209,15 @@ pub(crate) fn recent(sessions: &[Session], agent: Option<&str>, most: usize) -> 
 }
 
 /// The key of the session that is in use: the one that was called in or changed last. None where there is no session.
-pub(crate) fn current(store: &Arc<dyn Store>, newest_first: &[Session]) -> Result<Option<String>, StoreError> {
+pub(crate) fn current(
+    store: &Arc<dyn Store>,
+    workspace: &WorkspaceId,
+    newest_first: &[Session],
+) -> Result<Option<String>, StoreError> {
     store.settle()?;
     let mut open = newest_first.iter().filter(|s| !s.archived);
-    let runs = store.runs(&RunFilter { limit: RUNS_LOOKED_AT, ..RunFilter::default() })?;
+    let workspace = Some(workspace.clone());
+    let runs = store.runs(&RunFilter { workspace, limit: RUNS_LOOKED_AT, ..RunFilter::default() })?;
     let used = runs.iter().find_map(|run| {
         let session = open.clone().find(|s| Some(&s.key) == run.session.as_ref())?;
         Some((run.started_at.as_millisecond(), session))
@@ -221,10 +230,14 @@ pub(crate) fn current(store: &Arc<dyn Store>, newest_first: &[Session]) -> Resul
     Ok(current.map(|s| s.key.clone()))
 }
 
-/// Runs that are not over, by status.
-pub(crate) fn open_runs(store: &Arc<dyn Store>) -> Result<BTreeMap<&'static str, usize>, StoreError> {
+/// Runs of a workspace that are not over, by status.
+pub(crate) fn open_runs(
+    store: &Arc<dyn Store>,
+    workspace: &WorkspaceId,
+) -> Result<BTreeMap<&'static str, usize>, StoreError> {
     let open = [RunStatus::Pending, RunStatus::Running, RunStatus::Paused];
-    let filter = RunFilter { statuses: open.to_vec(), limit: MAX_OPEN_RUNS, ..RunFilter::default() };
+    let workspace = Some(workspace.clone());
+    let filter = RunFilter { statuses: open.to_vec(), workspace, limit: MAX_OPEN_RUNS, ..RunFilter::default() };
     let mut counted: BTreeMap<&'static str, usize> = open.iter().map(|status| (status.as_str(), 0)).collect();
     for row in store.runs(&filter)? {
         *counted.entry(row.status.as_str()).or_default() += 1;
@@ -272,7 +285,7 @@ pub struct Resolved {}
 
 impl Hub {
     /// Creates a session, or returns the existing one with the same key.
-    pub(crate) async fn create_session(&self, params: CreateParams) -> Result<Session, MethodError> {
+    pub(crate) async fn create_session(&self, caller: &Caller, params: CreateParams) -> Result<Session, MethodError> {
         let new_id = uuid::Uuid::new_v4().to_string();
         // With an idempotency key the name follows from it, so that a repeated request finds the same session.
         let given = match (params.key, params.idempotency_key) {
@@ -282,11 +295,11 @@ impl Hub {
             }
             (None, None) => format!("dashboard:{new_id}"),
         };
-        let key = Key::read(&given, params.agent_id.as_deref())?;
+        let key = Key::read(&caller.workspace, &given, params.agent_id.as_deref())?;
         self.check_agent(&key.agent)?;
-        let (store, full) = (self.service().engine().store().clone(), key.full.clone());
-        let (known, many) =
-            blocking(move || Ok::<_, MethodError>((load(&store, &full)?, store.list(SPACE)?.len()))).await?;
+        let (store, full, of) = (self.service().engine().store().clone(), key.full.clone(), caller.workspace.clone());
+        let look = move || Ok::<_, MethodError>((load(&store, &full)?, all(&store, &of)?.len()));
+        let (known, many) = blocking(look).await?;
         if let Some(session) = known {
             return Ok(session);
         }
@@ -306,8 +319,8 @@ impl Hub {
 }
 
 impl Handle<SessionsCreate> for Hub {
-    async fn handle(&self, _: &Call<'_>, params: CreateParams) -> Result<CreatedSession, MethodError> {
-        let entry = self.create_session(params).await?;
+    async fn handle(&self, call: &Call<'_>, params: CreateParams) -> Result<CreatedSession, MethodError> {
+        let entry = self.create_session(&call.caller, params).await?;
         let (key, session_id) = (entry.key.clone(), entry.session_id.clone());
         Ok(CreatedSession { ok: true, key, session_id, entry, run_started: false, resolved: Resolved {} })
     }
@@ -429,8 +442,8 @@ impl ListParams {
 }
 
 impl Handle<SessionsList> for Hub {
-    async fn handle(&self, _: &Call<'_>, params: ListParams) -> Result<SessionList, MethodError> {
-        let mut sessions = newest_first(self).await?;
+    async fn handle(&self, call: &Call<'_>, params: ListParams) -> Result<SessionList, MethodError> {
+        let mut sessions = newest_first(self, &call.caller.workspace).await?;
         let now = Timestamp::now().as_millisecond();
         sessions.retain(|session| params.wants(self, session, now));
         let (limit, offset) = (params.limit(), params.offset.unwrap_or_default().0);
@@ -470,16 +483,16 @@ pub struct FoundSession {
     entry: Session,
 }
 
-async fn find(hub: &Hub, given: &str, agent: Option<&str>) -> Result<Session, MethodError> {
-    let key = Key::read(given, agent)?;
+async fn find(hub: &Hub, call: &Call<'_>, given: &str, agent: Option<&str>) -> Result<Session, MethodError> {
+    let key = Key::read(&call.caller.workspace, given, agent)?;
     let store = hub.service().engine().store().clone();
     let found = blocking(move || Ok::<_, MethodError>(load(&store, &key.full)?)).await?;
     found.ok_or_else(|| unknown(given).into())
 }
 
 impl Handle<SessionsGet> for Hub {
-    async fn handle(&self, _: &Call<'_>, params: SessionParams) -> Result<FoundSession, MethodError> {
-        let entry = find(self, &params.key, params.agent_id.as_deref()).await?;
+    async fn handle(&self, call: &Call<'_>, params: SessionParams) -> Result<FoundSession, MethodError> {
+        let entry = find(self, call, &params.key, params.agent_id.as_deref()).await?;
         Ok(FoundSession { key: entry.key.clone(), session_id: entry.session_id.clone(), entry })
     }
 }
@@ -512,8 +525,8 @@ pub struct PatchedSession {
 }
 
 impl Handle<SessionsPatch> for Hub {
-    async fn handle(&self, _: &Call<'_>, params: PatchParams) -> Result<PatchedSession, MethodError> {
-        let mut session = find(self, &params.key, params.agent_id.as_deref()).await?;
+    async fn handle(&self, call: &Call<'_>, params: PatchParams) -> Result<PatchedSession, MethodError> {
+        let mut session = find(self, call, &params.key, params.agent_id.as_deref()).await?;
         let revision = params.expected_lifecycle_revision.as_deref();
         expect(&session, params.expected_session_id.as_deref(), revision)?;
         for (change, field) in [
@@ -566,8 +579,8 @@ pub struct DeletedSession {
 
 impl Handle<SessionsDelete> for Hub {
     /// The records of the session's runs are kept: they do not belong to the session.
-    async fn handle(&self, _: &Call<'_>, params: DeleteParams) -> Result<DeletedSession, MethodError> {
-        let key = Key::read(&params.key, params.agent_id.as_deref())?;
+    async fn handle(&self, call: &Call<'_>, params: DeleteParams) -> Result<DeletedSession, MethodError> {
+        let key = Key::read(&call.caller.workspace, &params.key, params.agent_id.as_deref())?;
         if params.delete_transcript {
             return Err(RpcError::invalid("the records of runs cannot be deleted with a session").into());
         }

@@ -30,7 +30,7 @@ methods! {
     /// Sends the events of a run, or of a session's runs, until the connection ends or unsubscribes.
     RunsSubscribe = "runs.subscribe", Terms::read(), SubscribeParams => Subscribed;
     /// Sends log lines as they are written, until the connection ends or unsubscribes with `runs.unsubscribe`.
-    LogsSubscribe = "logs.subscribe", Terms::read(), LogsParams => LogsSubscribed;
+    LogsSubscribe = "logs.subscribe", Terms::read().of_installation(), LogsParams => LogsSubscribed;
     /// Ends a subscription.
     RunsUnsubscribe = "runs.unsubscribe", Terms::read().lane(Lane::Express), UnsubscribeParams => Unsubscribed;
 }
@@ -97,12 +97,16 @@ impl Handle<RunsSubscribe> for Hub {
     async fn handle(&self, call: &Call<'_>, params: SubscribeParams) -> Result<Subscribed, MethodError> {
         let subscription = match (params.run_id, params.session_key) {
             (Some(run_id), None) => Subscription { run_id: Some(run_id), ..Subscription::default() },
-            (None, Some(key)) => Subscription { session: Some(Key::read(&key, None)?.full), ..Subscription::default() },
+            (None, Some(key)) => {
+                let session = Some(Key::read(&call.caller.workspace, &key, None)?.full);
+                Subscription { session, ..Subscription::default() }
+            }
             _ => {
                 let problem = "invalid runs.subscribe params: must have either runId or sessionKey";
                 return Err(RpcError::invalid(problem).into());
             }
         };
+        let subscription = Subscription { workspace: Some(call.caller.workspace.clone()), ..subscription };
         let connection = call.connection()?;
         let (subscription_id, stop) = begin_watch(connection)?;
         let mut events: Events = self.service().engine().watch_events(subscription).await;

@@ -114,7 +114,7 @@ impl Handle<ToolsInvoke> for Hub {
     async fn handle(&self, call: &Call<'_>, params: InvokeParams) -> Result<InvokeAnswer, MethodError> {
         let name = params.name.0;
         let session = params.session_key.as_deref().unwrap_or("main");
-        let key = Key::read(session, params.agent_id.as_deref())?;
+        let key = Key::read(&call.caller.workspace, session, params.agent_id.as_deref())?;
         if !self.knows_agent(&key.agent) {
             let shown: String = key.agent.chars().take(MAX_SHOWN).collect();
             let refused = Refused::plain("validation_error", format!("Unknown agent id \"{shown}\""), true);
@@ -130,7 +130,7 @@ impl Handle<ToolsInvoke> for Hub {
             name: name.clone(),
             args: params.args,
             caller: connection.caller(&key.agent, Some(key.full)),
-            asking: if params.confirm { self.route(Some(connection), is_keyed) } else { Asking::Report },
+            asking: if params.confirm { self.route(&call.caller, Some(connection), is_keyed) } else { Asking::Report },
             timeout_ms: params.timeout_ms.map(|timeout| timeout.0),
             idempotency_key: params.idempotency_key.map(String::from),
             dry_run: params.dry_run,
@@ -296,11 +296,13 @@ impl Refused {
 impl Hub {
     /// Where a question about this caller's call goes: to other clients, never to the caller itself. A caller with an
     /// idempotency key can come back for the answer, so its question stays open even if nobody is connected.
-    pub fn route(&self, connection: Option<&Arc<Connection>>, can_come_back: bool) -> Asking {
+    pub fn route(&self, caller: &Caller, connection: Option<&Arc<Connection>>, can_come_back: bool) -> Asking {
+        let workspace = &caller.workspace;
         let connection = connection.map(Arc::as_ref);
         let approvals = self.service().engine().approvals();
         let stays_open = can_come_back && approvals.keeps_questions();
-        if stays_open || approvals.is_person_reachable() || Asker::about_a_call(connection).is_heard(self, "plugin") {
+        let is_heard = || Asker::about_a_call(workspace, connection).is_heard(self, "plugin");
+        if stays_open || approvals.is_person_reachable(workspace) || is_heard() {
             Asking::Wait { requester: connection.map(Asker::note) }
         } else {
             Asking::Unreachable

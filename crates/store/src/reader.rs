@@ -10,7 +10,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 use toolyard_engine::store::{Frame, FrameVisitor, Head, LedgerEntry, RunFilter, RunRow, StoreError, StoredFact};
-use toolyard_protocol::{RunId, canonical};
+use toolyard_protocol::{RunId, WorkspaceId, canonical};
 
 pub(crate) struct Reader {
     dir: PathBuf,
@@ -423,6 +423,17 @@ fn run_conditions(filter: &RunFilter) -> (String, Vec<Value>) {
     }
     if let Some(session) = &filter.session {
         add(&mut sql, "session =", Value::Text(session.clone()));
+    }
+    match filter.workspace.as_ref().map(WorkspaceId::key_range) {
+        None => {}
+        Some(Some((from, to))) => {
+            add(&mut sql, "session >=", Value::Text(from));
+            add(&mut sql, "session <", Value::Text(to));
+        }
+        Some(None) => {
+            let (from, to) = WorkspaceId::all_keys();
+            sql.push_str(&format!(" AND (session IS NULL OR session < '{from}' OR session >= '{to}')"));
+        }
     }
     if let Some(before) = filter.before {
         add(&mut sql, "run_id <", Value::Blob(rows::run_bytes(before).to_vec()));

@@ -38,6 +38,7 @@ macro_rules! contract {
             a_frame_twice_in_one_batch_is_refused,
             rows_come_back_as_they_went,
             runs_are_listed_newest_first,
+            runs_are_listed_by_the_workspace_that_their_sessions_name,
             whoever_begins_a_run_holds_it_until_it_ends_or_is_let_go,
             a_run_is_taken_only_from_an_owner_that_is_gone,
             of_many_claims_one_wins,

@@ -42,8 +42,12 @@ impl Backend {
         let others = !resolved.config.mcp.servers.is_empty()
             || !resolved.config.plugins.paths.is_empty()
             || resolved.home.plugins().join("installed.json").exists();
-        let needs = if others || stores::url(&resolved).is_some() { Needs::Store } else { needs };
-        let yard = Yard::open(resolved, needs)?;
+        let is_cluster = stores::url(&resolved).is_some();
+        let needs = if others || is_cluster || global.workspace.is_some() { Needs::Store } else { needs };
+        let mut yard = Yard::open(resolved, needs)?;
+        if let Some(name) = &global.workspace {
+            yard.workspace = yard.service.workspaces().named(name)?;
+        }
         let others = others || !yard.mcp.servers.is_empty();
         if others {
             // Cached tools are available at once. Servers and plugins without a cache get `MEET_WITHIN` to register
@@ -80,7 +84,7 @@ impl Backend {
             .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the request cannot be written: {e}")))?;
         match self {
             Self::Here(yard) => {
-                let caller = Arc::new(Caller::cli(home::user_name()));
+                let caller = Arc::new(Caller::cli(home::user_name()).in_workspace(yard.workspace.clone()));
                 yard.service.call(caller, M::NAME, params, events).await
             }
             Self::There(client) => client.call_by_name(M::NAME, params, events).await,
@@ -118,5 +122,5 @@ pub(crate) async fn running(resolved: &Resolved, global: &Global) -> Result<Opti
         }
         return Ok(None);
     }
-    Ok(Some(client))
+    Ok(Some(client.in_workspace(global.workspace.clone())))
 }

@@ -20,6 +20,7 @@ mod runs;
 mod tools;
 mod upkeep;
 mod vault;
+mod workspaces;
 
 pub use approvals::{AllowArgs, ApprovalsCommand, GrantScopeArg, GrantsCommand};
 pub use begin::{InitArgs, ReportArgs, SelfCommand};
@@ -39,6 +40,7 @@ pub use runs::{KeysCommand, RunFilterArgs, RunsCommand};
 pub use tools::{CallArgs, CorpusArg, SearchMode, ToolsCommand, WhyArgs};
 pub use upkeep::{BackupArgs, LogsArgs, PruneArgs, RestoreArgs, StoreCommand};
 pub use vault::{FileStateArg, IndexArgs, SearchArgs, VaultCommand};
+pub use workspaces::WorkspacesCommand;
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -79,6 +81,9 @@ pub struct Global {
     /// Run in this process even if a Toolyard is running
     #[arg(long, global = true)]
     pub in_process: bool,
+    /// Act in this workspace instead of the default one; only the person at this machine may
+    #[arg(long, global = true, value_name = "NAME")]
+    pub workspace: Option<String>,
 }
 
 /// What to do.
@@ -133,6 +138,9 @@ pub enum Command {
     /// List, drain and fence the nodes of a cluster
     #[command(subcommand)]
     Nodes(Later<NodesCommand>),
+    /// List, add and remove workspaces, which keep the state of several people apart
+    #[command(subcommand)]
+    Workspaces(Later<WorkspacesCommand>),
     /// Move the state of this home into a PostgreSQL database that several nodes share, or back
     Migrate(Later<MigrateArgs>),
     /// Call a running gateway over its WebSocket

@@ -10,7 +10,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{RegistryError, ToolEntry, ToolSource};
 use toolyard_context::{
-    ContextConfig, ContextProvider, ContextStore, PLUGIN, SessionIds,
+    ContextConfig, ContextProvider, ContextStore, PLUGIN, SessionIds, account_of,
     error::{ApiError, Code},
     store::shared::{PieceStore, SharedParts},
     wire::{
@@ -23,7 +23,7 @@ use toolyard_gateway::{
     admission::Rule,
     mount::{Endpoint, MountBody},
 };
-use toolyard_protocol::Failure;
+use toolyard_protocol::{Failure, WorkspaceId};
 use toolyard_service::Lane;
 
 /// Where the interface is: at the gateway's own root, and below a path of its own with `/health`.
@@ -149,7 +149,11 @@ impl Endpoint for ContextEndpoint {
         })
     }
 
-    fn handle(&self, request: http::Request<Bytes>) -> BoxFuture<'_, http::Response<MountBody>> {
-        Box::pin(async move { self.0.handle(request).await.map(MountBody::Whole) })
+    fn handle(
+        &self,
+        workspace: WorkspaceId,
+        request: http::Request<Bytes>,
+    ) -> BoxFuture<'_, http::Response<MountBody>> {
+        Box::pin(async move { self.0.handle(account_of(&workspace), request).await.map(MountBody::Whole) })
     }
 }

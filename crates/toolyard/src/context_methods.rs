@@ -73,6 +73,7 @@ impl ContextMethods {
     fn caller(&self, call: &Call<'_>, session: Option<String>) -> Arc<Caller> {
         match session {
             Some(key) if call.caller.is_person => {
+                let key = call.caller.workspace.key(&key).into_owned();
                 Arc::new(Caller { session: Some(key), ..Caller::clone(&call.caller) })
             }
             _ => call.caller.clone(),
@@ -170,7 +171,7 @@ impl Handle<ContextCapture> for ContextMethods {
         let store = self.0.store.clone();
         let capture = move || {
             let budget = params.token_budget;
-            store.own_request(|| turns::capture(&store, &session, &params.messages, budget)).map_err(thrown)
+            store.request_in(&session, || turns::capture(&store, &session, &params.messages, budget)).map_err(thrown)
         };
         Ok(blocking(capture).await?)
     }
@@ -191,7 +192,7 @@ impl Handle<ContextAssemble> for ContextMethods {
         let store = self.0.store.clone();
         let assemble = move || {
             let (prompt, budget) = (params.prompt.as_deref(), params.token_budget);
-            store.own_request(|| turns::assemble(&store, &session, prompt, budget)).map_err(thrown)
+            store.request_in(&session, || turns::assemble(&store, &session, prompt, budget)).map_err(thrown)
         };
         Ok(blocking(assemble).await?)
     }
@@ -208,7 +209,7 @@ impl Handle<ContextCompact> for ContextMethods {
     async fn handle(&self, call: &Call<'_>, params: CompactParams) -> Result<turns::Compacted, MethodError> {
         let session = session_of(&self.caller(call, params.session), &self.0.ids);
         let store = self.0.store.clone();
-        Ok(blocking(move || store.own_request(|| turns::compact(&store, &session)).map_err(thrown)).await?)
+        Ok(blocking(move || store.request_in(&session, || turns::compact(&store, &session)).map_err(thrown)).await?)
     }
 }
 
@@ -283,7 +284,7 @@ impl Handle<ContextRequest> for ContextMethods {
         let body = if params.body.is_null() { Bytes::new() } else { Bytes::from(params.body.to_string()) };
         let request = http::Request::builder().method(params.method.as_str()).uri(params.path.as_str()).body(body);
         let request = request.map_err(|e| Failure::new(ErrorCode::ValidationError, format!("no request: {e}")))?;
-        let response = self.0.door.handle(request).await;
+        let response = self.0.door.handle(None, request).await;
         let answer: AnyJson = serde_json::from_slice(response.body())
             .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the answer is no JSON: {e}")))?;
         let Some(error) = Answered::deserialize(&answer).ok().and_then(|answered| answered.error) else {

@@ -31,7 +31,7 @@ impl EditorClients for Editors {
     ) -> BoxFuture<'a, Result<Object, Failed>> {
         Box::pin(async move {
             let answer = match self.0.get().and_then(WeakHub::upgrade) {
-                Some(hub) => hub.ask_node(tool, args, timeout).await,
+                Some(hub) => hub.ask_node(&caller.workspace, tool, args, timeout).await,
                 None => Err(Unanswered::Nobody),
             };
             match answer {

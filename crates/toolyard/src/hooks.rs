@@ -52,8 +52,9 @@ impl HookMethods {
 }
 
 impl Handle<HooksEvent> for HookMethods {
-    async fn handle(&self, _: &Call<'_>, params: HooksEventParams) -> Result<HookAnswer, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: HooksEventParams) -> Result<HookAnswer, MethodError> {
         let HooksEventParams { client, attended, payload } = params;
-        Ok(self.0.event(HookRequest { client, payload, is_attended: attended }).await)
+        let workspace = call.caller.workspace.clone();
+        Ok(self.0.event(HookRequest { client, payload, is_attended: attended, workspace }).await)
     }
 }

@@ -20,9 +20,11 @@ use toolyard_mcp::{
         http::{BODY_WITHIN, HttpBody, HttpDoor, MAX_BODY_BYTES, RequestKind},
     },
 };
+use toolyard_protocol::WorkspaceId;
 use toolyard_service::{
     Lane, SessionTools,
     cluster::{Answer, Cluster, ForwardedHead, ForwardedRequest},
+    workspaces::held_scopes,
 };
 
 /// The endpoint's path.
@@ -139,7 +141,11 @@ impl McpEndpoint {
     }
 
     /// The answer of the node that has the session of a request; `None` if it is this one, or there is no such session.
-    async fn elsewhere(&self, request: &http::Request<bytes::Bytes>) -> Option<http::Response<MountBody>> {
+    async fn elsewhere(
+        &self,
+        workspace: &WorkspaceId,
+        request: &http::Request<bytes::Bytes>,
+    ) -> Option<http::Response<MountBody>> {
         let cluster = self.cluster.as_ref()?;
         let owner = cluster.session_elsewhere(HttpDoor::session_id(request)?)?;
         let header = |name: &&str| Some(((*name).to_owned(), request.headers().get(*name)?.to_str().ok()?.to_owned()));
@@ -152,6 +158,7 @@ impl McpEndpoint {
             session: None,
             scopes: Vec::new(),
             is_person: false,
+            workspace: workspace.clone(),
         };
         Some(match cluster.pass_on(&owner, &caller, forwarded).await {
             Ok((head, answer)) => passed_on(head, answer),
@@ -208,12 +215,18 @@ impl Endpoint for McpEndpoint {
         }
     }
 
-    fn handle(&self, request: http::Request<bytes::Bytes>) -> BoxFuture<'_, http::Response<MountBody>> {
+    fn handle(
+        &self,
+        workspace: WorkspaceId,
+        request: http::Request<bytes::Bytes>,
+    ) -> BoxFuture<'_, http::Response<MountBody>> {
         Box::pin(async move {
-            if let Some(response) = self.elsewhere(&request).await {
+            if let Some(response) = self.elsewhere(&workspace, &request).await {
                 return response;
             }
             let client = Client::owner(PRINCIPAL).with_approvals(self.approvals);
+            let scopes = held_scopes(&workspace, client.scopes.clone());
+            let client = client.of_workspace(workspace, scopes);
             self.door.handle(client, request).await.map(into_mount_body)
         })
     }

@@ -28,7 +28,7 @@ const OWN_BROWSER: Terms = Terms::new(Some(Scope::Approvals), Effect::State).loc
 
 methods! {
     /// Shows the channels of notifications, with what each has sent and its last error.
-    NotifyState = "notify.status", Terms::read().local(), NoParams => NotifyStatus;
+    NotifyState = "notify.status", Terms::read().local().of_installation(), NoParams => NotifyStatus;
     /// Sends a test message by one channel or by all.
     NotifyTest = "notify.test", Terms::new(Some(Scope::Admin), Effect::State).local(), TestParams => Tested;
     /// Shows the key for Web Push and whether the calling browser has subscribed.

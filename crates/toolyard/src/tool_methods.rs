@@ -17,7 +17,7 @@ methods! {
     /// Searches tools as a model does, and explains each score and what the policy decides about the tool.
     ToolsSearch = "tools.search", Terms::read().local(), SearchParams => ExplainedSearch;
     /// Shows the bytes and tokens that Tool Search saved, by day and door.
-    ToolsSavings = "tools.savings", Terms::read().local(), SavingsParams => SavingsHistory;
+    ToolsSavings = "tools.savings", Terms::read().local().of_installation(), SavingsParams => SavingsHistory;
 }
 
 /// Declares the methods; without an engine they cannot be called.
@@ -69,7 +69,7 @@ fn read_door(word: Option<&str>) -> Result<Door, Failure> {
 }
 
 impl Handle<ToolsSearch> for ToolMethods {
-    async fn handle(&self, _: &Call<'_>, params: SearchParams) -> Result<ExplainedSearch, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: SearchParams) -> Result<ExplainedSearch, MethodError> {
         let query = params.query.trim();
         if query.is_empty() || query.chars().count() > MAX_QUERY {
             let what = format!("query must have 1 to {MAX_QUERY} characters");
@@ -82,6 +82,7 @@ impl Handle<ToolsSearch> for ToolMethods {
             is_person: false,
             ..Caller::cli("tools.search")
         };
+        let caller = caller.in_workspace(call.caller.workspace.clone());
         Ok(self.search.explained(&self.engine, &caller, query, params.limit).await?)
     }
 }

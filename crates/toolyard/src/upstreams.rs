@@ -38,7 +38,7 @@ methods! {
     /// Starts an upstream MCP server, lists its tools, and returns the error if that fails.
     McpTest = "mcp.test", OPERATE, ServerParams => Tested;
     /// Shows the last lines that the process of an upstream MCP server wrote to standard error.
-    McpLog = "mcp.log", Terms::read().local(), ServerParams => ServerLog;
+    McpLog = "mcp.log", Terms::read().local().of_installation(), ServerParams => ServerLog;
 }
 
 /// Declares the methods; without upstream servers they cannot be called.

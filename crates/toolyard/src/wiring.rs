@@ -46,6 +46,8 @@ const NOTES_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Everything that runs in this process.
 pub struct Yard {
+    /// The workspace in which commands act.
+    pub workspace: toolyard_protocol::WorkspaceId,
     /// The method table.
     pub service: Service,
     /// Writes the four files of each run; absent when nothing is recorded.
@@ -266,7 +268,10 @@ impl Yard {
             crate::config_methods::declare(methods, config_methods.as_ref());
             crate::tool_methods::declare(methods, Some(&tool_methods));
         });
+        let workspaces = service.workspaces().clone();
+        service.engine().give_owners_tools(Box::new(move |workspace| workspaces.sees_vault(workspace)));
         Ok(Self {
+            workspace: toolyard_protocol::WorkspaceId::default(),
             service,
             run_files,
             heads,
@@ -490,7 +495,9 @@ pub(crate) fn register(
     let entries = definitions
         .map_err(refused)?
         .into_iter()
-        .map(|definition| ToolEntry::new(definition, ToolSource::core()))
+        .map(|definition| {
+            Ok::<_, toolyard_catalog::RegistryError>(ToolEntry::new(definition, ToolSource::core())?.of_owner())
+        })
         .collect::<Result<Vec<_>, _>>()
         .map_err(refused)?;
     engine.register(entries, provider).map_err(refused)

@@ -74,6 +74,8 @@ pub struct EffectivePolicy {
     own: Option<String>,
     /// Whether the subject comes in through the hooks' door.
     is_native: bool,
+    /// Whether the tools are there that work on what belongs to the owner of the installation.
+    has_owners_tools: bool,
     mode: ApprovalMode,
     risk: RiskRules,
     allow_commands: bool,
@@ -124,6 +126,7 @@ impl EffectivePolicy {
             scopes,
             own,
             is_native,
+            has_owners_tools: true,
             mode,
             risk,
             allow_commands,
@@ -177,6 +180,14 @@ impl EffectivePolicy {
         verdict.plain.clone()
     }
 
+    /// The same policy for somebody for whom the owner's tools do not exist. Its hash differs, because lists of tools are
+    /// kept by it.
+    pub(super) fn without_owners_tools(self) -> Self {
+        let text = format!("{}\nwithout the owner's tools", self.hash);
+        let hash = format!("sha256:{}", canonical::sha256_hex(text.as_bytes()));
+        Self { has_owners_tools: false, hash, ..self }
+    }
+
     /// The policy as it is written on calls made under it.
     pub fn snapshot(&self) -> &Arc<PolicySnapshot> {
         &self.snapshot
@@ -188,6 +199,7 @@ impl EffectivePolicy {
     /// Whether the tool exists for the subject: a tool of another session does not, and a native tool exists for hooks only.
     pub fn knows(&self, tool: &ToolEntry) -> bool {
         (tool.native().is_none() || self.is_native)
+            && (!tool.is_owners() || self.has_owners_tools)
             && tool.session().is_none_or(|session| self.own.as_deref() == Some(session))
     }
     /// The session whose own tools are visible. Not part of the hash.

@@ -14,7 +14,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, RwLock},
 };
-use toolyard_protocol::Sandbox;
+use toolyard_protocol::{Sandbox, WorkspaceId};
 
 /// The doors a layer can be made for.
 const DOORS: [&str; 9] = ["cli", "gateway", "http", "mcp", "bridge", "script", "console", HOOKS_DOOR, "internal"];
@@ -51,6 +51,26 @@ pub struct Subject<'a> {
     pub door: &'a str,
     /// What the credential allows, for example `operator.write`.
     pub scopes: &'a [String],
+}
+
+/// Which tools are there for a subject besides those that everybody has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VisibleTools {
+    /// Those of the subject's own session.
+    pub of_session: bool,
+    /// Those that work on what belongs to the owner of the installation.
+    pub of_owner: bool,
+}
+
+impl Default for VisibleTools {
+    fn default() -> Self {
+        Self { of_session: false, of_owner: true }
+    }
+}
+
+/// Whether a pattern names a session. A pattern without a workspace holds in every workspace, because layers restrict.
+fn names_session(glob: &Glob, session: &str) -> bool {
+    glob.matches(session) || glob.matches(WorkspaceId::of(session).1)
 }
 
 /// A rule that asks, ready to match.
@@ -97,7 +117,7 @@ enum LayerTarget {
 
 /// Everything that distinguishes the policy of one subject from another's: the positions of the layers that apply, the
 /// scopes, the session if it has its own tools, and whether the request came through the hooks' door.
-type SubjectKey = (Vec<usize>, Vec<String>, Option<String>, bool);
+type SubjectKey = (Vec<usize>, Vec<String>, Option<String>, bool, bool);
 
 /// A policy, checked and ready.
 #[derive(Debug)]
@@ -178,21 +198,21 @@ impl Policy {
 
     /// The policy that holds for a subject. Subjects under the same layers and scopes share one.
     pub fn effective(&self, subject: &Subject<'_>) -> Arc<EffectivePolicy> {
-        self.effective_through(subject, None, false)
+        self.effective_through(subject, None, VisibleTools::default())
     }
 
     /// The effective policy of a subject whose request passes a second door. Layers only restrict, so the layers of
-    /// both doors apply. With `owns`, the subject's session has its own tools.
+    /// both doors apply.
     pub fn effective_through(
         &self,
         subject: &Subject<'_>,
         second_door: Option<&str>,
-        owns: bool,
+        visible: VisibleTools,
     ) -> Arc<EffectivePolicy> {
         let matching = |(index, (kind, glob, _)): (usize, &(LayerTarget, Glob, Arc<Layer>))| {
             let matches = match kind {
                 LayerTarget::Agent => glob.matches(subject.agent),
-                LayerTarget::Session => subject.session.is_some_and(|session| glob.matches(session)),
+                LayerTarget::Session => subject.session.is_some_and(|session| names_session(glob, session)),
                 LayerTarget::Door => glob.matches(subject.door) || second_door.is_some_and(|door| glob.matches(door)),
             };
             matches.then_some(index)
@@ -202,15 +222,16 @@ impl Policy {
         scopes.sort_unstable();
         scopes.dedup();
         let is_native = subject.door == HOOKS_DOOR;
-        let key = (indices, scopes, subject.session.filter(|_| owns).map(str::to_owned), is_native);
+        let own = subject.session.filter(|_| visible.of_session).map(str::to_owned);
+        let key = (indices, scopes, own, is_native, visible.of_owner);
         // A poisoned lock only means that a thread panicked elsewhere; the cached values are still valid.
         if let Some(known) = self.cache.read().unwrap_or_else(|e| e.into_inner()).get(&key) {
             return Arc::clone(known);
         }
         let chosen = key.0.iter().filter_map(|&index| self.layers.get(index)).map(|(_, _, layer)| Arc::clone(layer));
         let layers = std::iter::once(Arc::clone(&self.base)).chain(chosen).collect();
-        let effective =
-            Arc::new(EffectivePolicy::new(Arc::clone(&self.global), layers, key.1.clone(), key.2.clone(), is_native));
+        let effective = EffectivePolicy::new(Arc::clone(&self.global), layers, key.1.clone(), key.2.clone(), is_native);
+        let effective = Arc::new(if visible.of_owner { effective } else { effective.without_owners_tools() });
         let mut cache = self.cache.write().unwrap_or_else(|e| e.into_inner());
         if cache.len() >= MAX_CACHED_SUBJECTS {
             cache.clear();

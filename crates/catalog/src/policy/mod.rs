@@ -18,6 +18,6 @@ pub use config::{
     DEFAULT_APPROVAL_KEEP_MS, DEFAULT_APPROVAL_TIMEOUT_MS, MAX_APPROVAL_KEEP_MS, MAX_APPROVAL_TIMEOUT_MS,
 };
 pub use decide::{Decision, EffectivePolicy};
-pub use layers::{Policy, PolicyError, Subject};
+pub use layers::{Policy, PolicyError, Subject, VisibleTools};
 pub use sandbox::PathFilter;
 pub use selector::Selectors;

@@ -138,6 +138,8 @@ pub struct ToolEntry {
     session: Option<Box<str>>,
     profiles: Box<[Profile]>,
     native: Option<NativeClass>,
+    /// Whether the tool works on what belongs to the owner of the installation.
+    is_owners: bool,
     /// SHA-256 over the definition.
     described: Fingerprint,
     fingerprint: Fingerprint,
@@ -204,6 +206,7 @@ impl ToolEntry {
             session: None,
             profiles: Box::default(),
             native: None,
+            is_owners: false,
             described: canonical::sha256(&described),
             fingerprint: [0; 32],
             input: OnceLock::new(),
@@ -259,6 +262,20 @@ impl ToolEntry {
         self.host_paths_granted = granted;
         self.refresh_fingerprint();
         self
+    }
+
+    /// Marks a tool that works on what belongs to the owner of the installation: the notes' vault. It is there for callers
+    /// of the default workspace, and for others that were given access. Not part of the fingerprint, because it changes
+    /// nothing for the owner.
+    #[must_use]
+    pub fn of_owner(mut self) -> Self {
+        self.is_owners = true;
+        self
+    }
+
+    /// Whether the tool works on what belongs to the owner of the installation.
+    pub fn is_owners(&self) -> bool {
+        self.is_owners
     }
 
     /// Marks a tool of coding agents, which only their hooks can call.

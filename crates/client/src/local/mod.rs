@@ -37,6 +37,9 @@ pub struct Request {
     /// Its parameters.
     #[serde(default)]
     pub params: Value,
+    /// The workspace that the person chooses; the default one where it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
 }
 
 /// An event or the result of a request; one line.
@@ -100,6 +103,7 @@ pub struct LocalClient {
     reader: BufReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
     next_id: u64,
+    workspace: Option<String>,
 }
 
 fn lost(what: &dyn std::fmt::Display) -> Failure {
@@ -113,7 +117,13 @@ impl LocalClient {
     pub async fn connect(path: &Path) -> Result<Option<Self>, Failure> {
         let Some(stream) = connect(path).await? else { return Ok(None) };
         let (reader, writer) = stream.into_split();
-        Ok(Some(Self { reader: BufReader::new(reader), writer, next_id: 1 }))
+        Ok(Some(Self { reader: BufReader::new(reader), writer, next_id: 1, workspace: None }))
+    }
+
+    /// Calls methods in a workspace from here on.
+    #[must_use]
+    pub fn in_workspace(self, workspace: Option<String>) -> Self {
+        Self { workspace, ..self }
     }
 
     /// Calls a method; events are sent to the sink as they arrive.
@@ -136,7 +146,8 @@ impl LocalClient {
     ) -> Result<Box<RawValue>, Failure> {
         let id = self.next_id;
         self.next_id += 1;
-        let mut line = serde_json::to_vec(&Request { id, method: method.to_owned(), params }).map_err(|e| lost(&e))?;
+        let request = Request { id, method: method.to_owned(), params, workspace: self.workspace.clone() };
+        let mut line = serde_json::to_vec(&request).map_err(|e| lost(&e))?;
         line.push(b'\n');
         self.writer.write_all(&line).await.map_err(|e| lost(&e))?;
         let mut line = Vec::new();

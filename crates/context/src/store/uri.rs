@@ -36,6 +36,9 @@ impl Default for Identity {
     }
 }
 
+/// The first character of a workspace's account. No request may name such an account.
+pub(crate) const WORKSPACE_ACCOUNT: char = '@';
+
 impl Identity {
     /// Validates the ids.
     pub fn new(account: &str, user: &str, peer: Option<&str>) -> Result<Self> {

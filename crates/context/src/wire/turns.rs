@@ -109,7 +109,7 @@ pub fn capture(
         return Ok(Captured { reason: Some(BYPASSED), ..Captured::default() });
     }
     let id = session.ov_id().ok_or_else(no_session)?;
-    let who = store.identity(None);
+    let who = store.identity_in(session, None);
     let account = store.account(&who)?;
     let peer = session.peer(config)?;
     let mut pending = 0;
@@ -192,7 +192,7 @@ pub fn assemble(
         return Ok(Assembled { reason: BYPASSED, prompt: prompt_text, ..Assembled::default() });
     }
     let id = session.ov_id().ok_or_else(no_session)?;
-    let who = store.identity(session.peer(config)?);
+    let who = store.identity_in(session, session.peer(config)?);
     let account = store.account(&who)?;
     let budget = budget.unwrap_or(DEFAULT_BUDGET);
     let reserved = ((budget as f64 * RESERVED_SHARE) as u64).min(if budget >= 40_000 { RESERVED_MOST } else { budget });
@@ -312,7 +312,7 @@ pub fn compact(store: &Arc<ContextStore>, session: &Session) -> Result<Compacted
         return nothing(true, BYPASSED);
     }
     let id = session.ov_id().ok_or_else(no_session)?;
-    let who = store.identity(None);
+    let who = store.identity_in(session, None);
     let account = store.account(&who)?;
     let before = match sessions::describe(&account, &who, &id) {
         Ok(session) => session.pending_tokens,

@@ -68,7 +68,7 @@ impl Store {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = self.door.handle(request.body(body).unwrap()).await;
+        let response = self.door.handle(None, request.body(body).unwrap()).await;
         let status = response.status().as_u16();
         (status, serde_json::from_slice(response.body()).unwrap())
     }

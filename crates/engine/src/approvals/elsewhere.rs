@@ -7,20 +7,17 @@
 //!
 //! Nothing of this happens over a store that only this machine uses.
 
-use super::{Approval, ApprovalDecision, ApprovalEvent, Approvals, SPACE, Settled, Settler};
+use super::{Approval, ApprovalDecision, ApprovalEvent, Approvals, SPACE, Settled, Settler, presence::Reached};
 use crate::store::{Hints, Owner, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::{HashMap, HashSet},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use toolyard_protocol::Failure;
+use toolyard_protocol::{Failure, WorkspaceId};
 
 /// Questions that wait, by id.
 const OPEN: &str = "openQuestions";
@@ -39,8 +36,7 @@ pub(super) struct Elsewhere {
     questions: Mutex<HashMap<String, Asked>>,
     /// Questions of this node whose callers went away, to be taken off the list of open ones.
     withdrawn: Mutex<Vec<String>>,
-    approvers: AtomicBool,
-    people: AtomicBool,
+    reached: Mutex<BTreeMap<WorkspaceId, Reached>>,
     changed: Notify,
 }
 
@@ -62,10 +58,12 @@ struct OpenQuestion {
 struct Reach {
     node: String,
     epoch: u64,
-    /// Somebody is connected who may answer questions.
-    approvers: bool,
-    /// A person who may answer everything can be reached.
-    people: bool,
+    /// Who can be reached in the default workspace.
+    #[serde(flatten)]
+    default: Reached,
+    /// Who can be reached in the other workspaces.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    workspaces: BTreeMap<WorkspaceId, Reached>,
 }
 
 /// What one look at the store found.
@@ -77,8 +75,7 @@ struct Look {
     over: Vec<(String, Option<Approval>)>,
     /// Questions whose end has passed long ago.
     expired: Vec<String>,
-    approvers: bool,
-    people: bool,
+    reached: BTreeMap<WorkspaceId, Reached>,
 }
 
 impl Elsewhere {
@@ -97,12 +94,10 @@ impl Elsewhere {
         self.changed.notify_one();
     }
 
-    pub(super) fn has_approvers(&self) -> bool {
-        self.approvers.load(Ordering::Acquire)
-    }
-
-    pub(super) fn has_people(&self) -> bool {
-        self.people.load(Ordering::Acquire)
+    /// Whom other nodes reach in a workspace, as of the last look.
+    pub(super) fn reached(&self, workspace: &WorkspaceId) -> Reached {
+        let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        reached.get(workspace).copied().unwrap_or_default()
     }
 
     /// The questions of other nodes.
@@ -139,10 +134,10 @@ pub(super) fn is_listed(store: &dyn Store, id: &str) -> Result<bool, StoreError>
     Ok(store.get(OPEN, id)?.is_some())
 }
 
-/// Whether another node that is alive can reach somebody: approvers, and people.
-fn reached(store: &dyn Store) -> Result<(bool, bool), StoreError> {
+/// Whom other nodes that are alive can reach, by workspace.
+fn reached(store: &dyn Store) -> Result<BTreeMap<WorkspaceId, Reached>, StoreError> {
     let mine = store.owner();
-    let mut found = (false, false);
+    let mut found: BTreeMap<WorkspaceId, Reached> = BTreeMap::new();
     for (key, value) in store.list(REACH)? {
         let Ok(reach) = serde_json::from_slice::<Reach>(&value) else { continue };
         let owner = Owner { node: reach.node, epoch: reach.epoch };
@@ -150,7 +145,14 @@ fn reached(store: &dyn Store) -> Result<(bool, bool), StoreError> {
             continue;
         }
         match store.is_alive(&owner)? {
-            true => found = (found.0 || reach.approvers, found.1 || reach.people),
+            true => {
+                for (workspace, reached) in
+                    reach.workspaces.into_iter().chain([(WorkspaceId::default(), reach.default)])
+                {
+                    let known = found.entry(workspace).or_default();
+                    *known = known.or(reached);
+                }
+            }
             // Whoever sees it first removes what a dead node left behind.
             false => drop(store.remove(REACH, &key)?),
         }
@@ -160,9 +162,9 @@ fn reached(store: &dyn Store) -> Result<(bool, bool), StoreError> {
 
 impl Approvals {
     /// Whether somebody connected to another node can answer, asked of the store itself. May block.
-    pub(super) fn is_reached_elsewhere(&self) -> Result<bool, StoreError> {
+    pub(super) fn is_reached_elsewhere(&self, workspace: &WorkspaceId) -> Result<bool, StoreError> {
         match &self.elsewhere {
-            Some(_) => Ok(reached(&*self.store)?.0),
+            Some(_) => Ok(reached(&*self.store)?.get(workspace).is_some_and(|reached| reached.approvers)),
             None => Ok(false),
         }
     }
@@ -205,7 +207,8 @@ impl Approvals {
         let here: HashSet<String> = self.lock().keys().cloned().collect();
         let known: HashSet<String> = elsewhere.questions().keys().cloned().collect();
         let reach = self.reach();
-        let is_news = told.as_ref() != Some(&reach) && (told.is_some() || reach.approvers || reach.people);
+        let is_somebody = reach.default != Reached::default() || !reach.workspaces.is_empty();
+        let is_news = told.as_ref() != Some(&reach) && (told.is_some() || is_somebody);
         let (store, clock, mine) = (self.store.clone(), self.clock.clone(), reach.clone());
         let look = move || -> Result<Look, StoreError> {
             for id in &withdrawn {
@@ -222,8 +225,7 @@ impl Approvals {
         if is_news {
             *told = Some(reach);
         }
-        elsewhere.approvers.store(look.approvers, Ordering::Release);
-        elsewhere.people.store(look.people, Ordering::Release);
+        elsewhere.reached.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&look.reached);
         self.take_in(elsewhere, look).await
     }
 
@@ -234,12 +236,9 @@ impl Approvals {
 
     fn reach(&self) -> Reach {
         let Owner { node, epoch } = self.store.owner();
-        Reach {
-            node,
-            epoch,
-            approvers: self.approvers.load(Ordering::Acquire) > 0,
-            people: self.people.load(Ordering::Acquire) > 0,
-        }
+        let mut workspaces = self.presence.reached();
+        let default = workspaces.remove(&WorkspaceId::default()).unwrap_or_default();
+        Reach { node, epoch, default, workspaces }
     }
 
     async fn take_in(&self, elsewhere: &Elsewhere, look: Look) -> Result<(), Failure> {
@@ -320,6 +319,5 @@ fn read(
             _ => over.push((id.clone(), None)),
         }
     }
-    let (approvers, people) = reached(store)?;
-    Ok(Look { open, new, over, expired, approvers, people })
+    Ok(Look { open, new, over, expired, reached: reached(store)? })
 }

@@ -2,13 +2,17 @@
 //! listed and revoked.
 
 use super::{ApprovalRequest, Approvals};
-use crate::{Caller, Door, authority::Approver, store::StoreError};
+use crate::{
+    Caller, Door,
+    authority::{self, Approver},
+    store::StoreError,
+};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolyard_protocol::{ErrorCode, Failure, RunId, canonical};
+use toolyard_protocol::{ErrorCode, Failure, RunId, WorkspaceId, canonical};
 
-/// Grants, keyed by agent, tool and id.
+/// Grants, keyed by workspace, agent, tool and id.
 const SPACE: &str = "grant";
 /// Grants of earlier versions: one for an agent and a tool, keyed by both. The value is the giver's name.
 const OLD_SPACE: &str = "grants";
@@ -125,11 +129,14 @@ pub struct Grant {
     /// The question that it was the answer to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_id: Option<String>,
+    /// The workspace in which it holds.
+    #[serde(default, skip_serializing_if = "WorkspaceId::is_default")]
+    pub workspace: WorkspaceId,
 }
 
 impl Grant {
     fn key(&self) -> String {
-        format!("{}{}", prefix(&self.agent, &self.tool), self.id)
+        format!("{}{}", prefix(&self.workspace, &self.agent, &self.tool), self.id)
     }
 
     fn is_over(&self, now: Timestamp) -> bool {
@@ -157,12 +164,13 @@ impl Grant {
             given_at: None,
             until: None,
             approval_id: None,
+            workspace: WorkspaceId::default(),
         })
     }
 }
 
-fn prefix(agent: &str, tool: &str) -> String {
-    format!("{agent}\n{tool}\n")
+fn prefix(workspace: &WorkspaceId, agent: &str, tool: &str) -> String {
+    workspace.key(&format!("{agent}\n{tool}\n")).into_owned()
 }
 
 /// The key under which earlier versions kept what covers a question.
@@ -198,35 +206,40 @@ pub(super) fn given(
         given_at: Some(by.at),
         until,
         approval_id: Some(request.id.clone()),
+        workspace: request.workspace(),
     }
 }
 
 impl Approvals {
     /// The grant that covers a question, if there is one.
     pub fn grant_for(&self, request: &ApprovalRequest) -> Result<Option<Grant>, StoreError> {
-        let now = self.clock.now();
-        let page = self.store.list_page(SPACE, &prefix(&request.agent, &request.tool), None, MAX_FOR_TOOL)?;
+        let (now, workspace) = (self.clock.now(), request.workspace());
+        let start = prefix(&workspace, &request.agent, &request.tool);
+        let page = self.store.list_page(SPACE, &start, None, MAX_FOR_TOOL)?;
         let mut grants = page.iter().filter_map(|(_, bytes)| serde_json::from_slice::<Grant>(bytes).ok());
-        // The parts of the key may contain its separator, so the agent and tool are read from the grant itself.
+        // The parts of the key may contain its separator, so they are read from the grant itself.
         let is_covering = |grant: &Grant| {
             let is_theirs = grant.agent == request.agent && grant.tool == request.tool;
-            is_theirs && !grant.is_over(now) && grant.scope.covers(request)
+            is_theirs && grant.workspace == workspace && !grant.is_over(now) && grant.scope.covers(request)
         };
         if let Some(grant) = grants.find(is_covering) {
             return Ok(Some(grant));
+        }
+        if !workspace.is_default() {
+            return Ok(None);
         }
         let key = old_key(request);
         Ok(self.store.get(OLD_SPACE, &key)?.and_then(|value| Grant::old(&key, &value)))
     }
 
-    /// Every grant that has not ended, oldest first.
-    pub fn grants(&self) -> Result<Vec<Grant>, StoreError> {
+    /// Every grant of a caller's workspace that has not ended, oldest first.
+    pub fn grants(&self, caller: &Caller) -> Result<Vec<Grant>, StoreError> {
         let now = self.clock.now();
         let old = self.store.list(OLD_SPACE)?;
         let mut all: Vec<Grant> = old.iter().filter_map(|(key, value)| Grant::old(key, value)).collect();
         let new = self.store.list(SPACE)?;
         all.extend(new.iter().filter_map(|(_, bytes)| serde_json::from_slice::<Grant>(bytes).ok()));
-        all.retain(|grant| !grant.is_over(now));
+        all.retain(|grant| authority::sees(caller, &grant.workspace) && !grant.is_over(now));
         all.sort_by(|a, b| a.given_at.cmp(&b.given_at).then_with(|| a.id.cmp(&b.id)));
         Ok(all)
     }
@@ -238,7 +251,7 @@ impl Approvals {
             Failure::new(ErrorCode::NotFound, format!("there is no grant {id:?}"))
                 .suggest("List the grants with `toolyard grants list`.")
         };
-        let grant = self.grants()?.into_iter().find(|grant| grant.id == id).ok_or_else(unknown)?;
+        let grant = self.grants(by)?.into_iter().find(|grant| grant.id == id).ok_or_else(unknown)?;
         let position = if grant.id.starts_with(OLD_ID) {
             let old = self.store.list(OLD_SPACE)?;
             let is_it = |(key, value): &&(String, Vec<u8>)| Grant::old(key, value).is_some_and(|old| old.id == id);

@@ -5,13 +5,13 @@ use crate::{Door, IntentTarget};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use toolyard_protocol::{ApprovedVia, CallId, Effects, ErrorCode, Failure, RunId, canonical};
+use toolyard_protocol::{ApprovedVia, CallId, Effects, ErrorCode, Failure, RunId, WorkspaceId, canonical};
 
 /// A question to a person.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalRequest {
-    /// The unique id of the question.
+    /// The unique id of the question. It names the workspace in which the question is asked.
     pub id: String,
     /// `policy`, `plugin` or `exec`.
     pub kind: String,
@@ -62,6 +62,11 @@ pub struct ApprovalRequest {
 }
 
 impl ApprovalRequest {
+    /// The workspace in which the question is asked.
+    pub fn workspace(&self) -> WorkspaceId {
+        WorkspaceId::of(&self.id).0
+    }
+
     /// The hash of what is shown. A question of a client shows what its `args_hash` covers.
     pub fn shown_hash(&self) -> &str {
         self.shown.as_ref().map_or(&self.args_hash, |shown| &shown.hash)

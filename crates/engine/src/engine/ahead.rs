@@ -84,6 +84,7 @@ impl Engine {
     /// # Errors
     /// The call was denied, which is recorded as a refused call: the client will not make it.
     pub async fn ask_ahead(&self, caller: Arc<Caller>, request: CallRequest) -> Result<AskedAhead, Failure> {
+        let caller = caller.settled();
         let Some(id) = request.client_call.clone() else { return Ok(AskedAhead::NotNeeded) };
         let run_id = request.run_id.unwrap_or_else(|| self.new_run_id());
         let cancel = request.cancel.clone().unwrap_or_else(|| self.call_token());

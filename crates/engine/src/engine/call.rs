@@ -75,7 +75,7 @@ pub struct CallAnswer {
 impl Engine {
     /// Calls one tool. Always answers with a result; it is durable when this returns if the call had side effects.
     pub async fn call(&self, caller: Arc<Caller>, request: CallRequest) -> CallAnswer {
-        let is_person = caller.is_person;
+        let (caller, is_person) = (caller.clone().settled(), caller.is_person);
         if let Err(failure) = self.check_not_draining() {
             return self.refuse_direct(caller, &request, failure);
         }
@@ -111,7 +111,7 @@ impl Engine {
         let client_call = request.client_call;
         let scope = self.scope(run_id, caller, cancel, previews);
         let scope = RunScope { is_one_call: true, origin, comeback, client_call, ..scope };
-        let _registered = self.register_run(run_id, scope.cancel.clone());
+        let _registered = self.register_run(&scope);
         self.show_others(&scope);
         let title = request.title.unwrap_or_else(|| request.tool.clone());
         let started_at = self.begin_direct(&scope, &title);

@@ -40,6 +40,7 @@ impl Engine {
         cancel: CancellationToken,
         previews: Option<crate::scope::Previews>,
     ) -> RunScope {
+        let caller = caller.settled();
         let policy = self.policy_for(&caller);
         // A dry run is not recorded and sends no notifications.
         let (store, bus): (Arc<dyn Store>, Arc<EventBus>) = if previews.is_some() {

@@ -2,7 +2,7 @@
 
 use super::{CALL_SCOPE, Checked, StepCall, cancelled, predict::predict};
 use crate::{
-    Asking, Engine, Intent, IntentTarget,
+    Asking, Caller, Engine, Intent, IntentTarget,
     approvals::{
         Allowance, Answer, ApprovalRequest, MAX_WAIT_MS, Opened, Prediction, REQUESTER, Route, Shown, allowed_by,
     },
@@ -284,17 +284,18 @@ fn name(request: &mut ApprovalRequest, asked: &AskedCall<'_>, shown: String) -> 
     };
     let unnamed = |e: canonical::CanonicalError| Failure::new(ErrorCode::InternalError, e.to_string());
     let slot = canonical::hash(&slot).map_err(unnamed)?;
-    request.id = question_id(&request.kind, &slot, &shown);
+    request.id = question_id(&scope.caller, &request.kind, &slot, &shown);
     request.slot = Some(slot);
     Ok(())
 }
 
 /// The id of a question that is asked once, however often its run is taken up.
-pub(crate) fn question_id(kind: &str, slot: &str, shown: &str) -> String {
+pub(crate) fn question_id(caller: &Caller, kind: &str, slot: &str, shown: &str) -> String {
     let digest = canonical::sha256(format!("{slot}\n{shown}").as_bytes());
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&digest[..16]);
-    format!("{kind}:{}", uuid::Builder::from_custom_bytes(bytes).into_uuid())
+    let id = format!("{kind}:{}", uuid::Builder::from_custom_bytes(bytes).into_uuid());
+    caller.workspace.key(&id).into_owned()
 }
 
 /// The policy must be the one that the person was shown.

@@ -125,7 +125,7 @@ impl StartedRun {
         let slot = canonical::hash(&(scope.run_id, "plan"))
             .map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
         Ok(ApprovalRequest {
-            id: question_id(KIND, &slot, &shown.hash),
+            id: question_id(&scope.caller, KIND, &slot, &shown.hash),
             kind: KIND.to_owned(),
             title: "Run a plan".to_owned(),
             description: format!("May this plan run? {}", scope.recorder.secrets().hide_text(&self.title))

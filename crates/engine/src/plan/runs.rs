@@ -139,6 +139,7 @@ impl Engine {
         imported: HashMap<CallKey, ToolResult>,
     ) -> Result<StartedRun, Failure> {
         self.check_not_draining()?;
+        let caller = caller.settled();
         let policy = self.policy_for(&caller);
         let (report, compiled) = self.compile(plan, &policy);
         let compiled = match compiled {
@@ -248,6 +249,7 @@ impl Engine {
         plan: &ActionPlan,
         context: Map<String, Value>,
     ) -> Result<DryRunReport, Failure> {
+        let caller = caller.settled();
         let (report, compiled) = self.compile(plan, &self.policy_for(&caller));
         let Some(compiled) = compiled else {
             return Err(report
@@ -391,7 +393,7 @@ impl StartedRun {
     pub async fn drive(mut self) -> Result<RunReport, Failure> {
         let scope = self.executor.scope.clone();
         let engine = self.engine.clone();
-        let _registered = engine.register_run(scope.run_id, scope.cancel.clone());
+        let _registered = engine.register_run(&scope);
         engine.show_others(&scope);
         let consent = tokio::select! {
             biased;

@@ -63,7 +63,7 @@ async fn an_agent_with_nobody_to_ask_is_refused_at_once() {
     let result = b.call_as(agent(), "file.write", write("a.md")).await;
     assert_eq!((result.status, code(&result)), (ResultStatus::Error, "APPROVAL_DENIED"));
     assert_eq!(b.disk.changes(), 0);
-    let history = b.engine.approvals().history().unwrap();
+    let history = b.engine.approvals().history(&toolyard_engine::Caller::cli("ada")).unwrap();
     assert_eq!(history[0].terminal_reason.as_deref(), Some("no-route"));
 }
 
@@ -71,7 +71,7 @@ async fn an_agent_with_nobody_to_ask_is_refused_at_once() {
 #[tokio::test]
 async fn an_approved_call_runs_under_the_approvers_name() {
     let b = Arc::new(bench_under(asks()));
-    let _somebody = b.engine.approvals().approver_connected();
+    let _somebody = b.engine.approvals().approver_connected(&Default::default());
     let call = spawn(&b, "file.write", write("a.md"));
     let id = asked(&b).await;
     let question = b.engine.approvals().get(&id).unwrap().unwrap().request;
@@ -102,7 +102,7 @@ async fn an_approved_call_runs_under_the_approvers_name() {
 #[tokio::test]
 async fn only_those_with_the_scope_may_answer() {
     let b = Arc::new(bench_under(asks()));
-    let _somebody = b.engine.approvals().approver_connected();
+    let _somebody = b.engine.approvals().approver_connected(&Default::default());
     let call = spawn(&b, "file.write", write("a.md"));
     let id = asked(&b).await;
     let refused = b.engine.approvals().resolve(&id, ApprovalDecision::AllowOnce, &agent()).await.unwrap_err();
@@ -120,12 +120,15 @@ async fn only_those_with_the_scope_may_answer() {
 #[tokio::test(start_paused = true)]
 async fn a_question_nobody_answers_times_out_as_denied() {
     let b = Arc::new(bench_under(asks()));
-    let _somebody = b.engine.approvals().approver_connected();
+    let _somebody = b.engine.approvals().approver_connected(&Default::default());
     let result = b.call_as(agent(), "file.write", write("a.md")).await;
     assert_eq!(code(&result), "APPROVAL_DENIED");
     assert!(result.error.as_ref().unwrap().message.contains("timed out"));
     assert!(b.engine.approvals().pending().is_empty());
-    assert_eq!(b.engine.approvals().history().unwrap()[0].terminal_reason.as_deref(), Some("timeout"));
+    assert_eq!(
+        b.engine.approvals().history(&toolyard_engine::Caller::cli("ada")).unwrap()[0].terminal_reason.as_deref(),
+        Some("timeout")
+    );
 }
 
 #[toolyard_shows::shows("002-3.2-07")]
@@ -133,12 +136,12 @@ async fn a_question_nobody_answers_times_out_as_denied() {
 async fn a_call_stopped_while_it_waits_ends_as_cancelled() {
     for by_call in [false, true] {
         let b = Arc::new(bench_under(asks()));
-        let _somebody = b.engine.approvals().approver_connected();
+        let _somebody = b.engine.approvals().approver_connected(&Default::default());
         let call = spawn(&b, "file.write", write("a.md"));
         let id = asked(&b).await;
         let question = b.engine.approvals().get(&id).unwrap().unwrap().request;
         let stopped = if by_call {
-            b.engine.cancel_call(question.call_id.unwrap())
+            b.engine.cancel_call_for(&toolyard_engine::Caller::cli("ada"), question.call_id.unwrap())
         } else {
             b.engine.cancel_run(question.run_id.unwrap())
         };
@@ -146,7 +149,10 @@ async fn a_call_stopped_while_it_waits_ends_as_cancelled() {
         let result = within(call).await.unwrap();
         assert_eq!((result.status, code(&result)), (ResultStatus::Cancelled, "CANCELLED"));
         assert_eq!(b.row(result.run_id).status, RunStatus::Cancelled);
-        assert_eq!(b.engine.approvals().history().unwrap()[0].terminal_reason.as_deref(), Some("cancelled"));
+        assert_eq!(
+            b.engine.approvals().history(&toolyard_engine::Caller::cli("ada")).unwrap()[0].terminal_reason.as_deref(),
+            Some("cancelled")
+        );
         let late = b.engine.approvals().resolve(&id, ApprovalDecision::AllowOnce, &person()).await.unwrap_err();
         assert_eq!(late.code.as_str(), "CONFLICT");
         assert_eq!(b.disk.changes(), 0);
@@ -156,7 +162,7 @@ async fn a_call_stopped_while_it_waits_ends_as_cancelled() {
 #[tokio::test]
 async fn allow_always_means_the_next_call_is_not_asked_until_it_is_taken_back() {
     let b = Arc::new(bench_under(asks()));
-    let _somebody = b.engine.approvals().approver_connected();
+    let _somebody = b.engine.approvals().approver_connected(&Default::default());
     let call = spawn(&b, "file.write", write("a.md"));
     answer(&b, always(None)).await;
     assert!(within(call).await.unwrap().ok);
@@ -168,7 +174,9 @@ async fn allow_always_means_the_next_call_is_not_asked_until_it_is_taken_back() 
     let other = spawn(&b, "file.append", json!({"path": "a.md", "text": "x"}));
     answer(&b, ApprovalDecision::Deny).await;
     assert!(!within(other).await.unwrap().ok);
-    let [grant] = &b.engine.approvals().grants().unwrap()[..] else { panic!("one grant") };
+    let [grant] = &b.engine.approvals().grants(&toolyard_engine::Caller::cli("ada")).unwrap()[..] else {
+        panic!("one grant")
+    };
     let refused = b.engine.approvals().revoke_grant(&grant.id, &agent()).await.unwrap_err();
     assert_eq!(refused.code.as_str(), "POLICY_DENIED", "an agent takes nothing back");
     b.engine.approvals().revoke_grant(&grant.id, &person()).await.unwrap();
@@ -180,7 +188,7 @@ async fn allow_always_means_the_next_call_is_not_asked_until_it_is_taken_back() 
 #[tokio::test]
 async fn allow_always_with_an_end_asks_again_after_it() {
     let b = Arc::new(bench_under(asks()));
-    let _somebody = b.engine.approvals().approver_connected();
+    let _somebody = b.engine.approvals().approver_connected(&Default::default());
     let call = spawn(&b, "file.write", write("a.md"));
     let until = Timestamp::now() + SignedDuration::from_secs(GRANT_SECONDS);
     answer(&b, always(Some(until))).await;
@@ -210,7 +218,7 @@ impl Hook for Asks {
 #[tokio::test]
 async fn a_hooks_question_is_put_to_a_person() {
     let b = Arc::new(bench_under(crate::support::yolo()));
-    let _somebody = b.engine.approvals().approver_connected();
+    let _somebody = b.engine.approvals().approver_connected(&Default::default());
     b.engine.add_hook(Arc::new(Asks));
     let call = spawn(&b, "lab.echo", json!({"value": 1}));
     let id = asked(&b).await;
@@ -223,7 +231,7 @@ async fn a_hooks_question_is_put_to_a_person() {
 #[tokio::test]
 async fn a_hooks_question_is_not_swallowed_by_the_policys() {
     let b = Arc::new(bench_under(asks()));
-    let _somebody = b.engine.approvals().approver_connected();
+    let _somebody = b.engine.approvals().approver_connected(&Default::default());
     b.engine.add_hook(Arc::new(Asks));
     let call = spawn(&b, "file.write", write("a.md"));
     let first = asked(&b).await;
@@ -240,7 +248,7 @@ async fn a_hooks_question_is_not_swallowed_by_the_policys() {
 #[tokio::test]
 async fn a_hooks_question_is_asked_even_in_an_approved_run() {
     let b = Arc::new(bench_under(asks()));
-    let _somebody = b.engine.approvals().approver_connected();
+    let _somebody = b.engine.approvals().approver_connected(&Default::default());
     b.engine.add_hook(Arc::new(Asks));
     let run = {
         let b = b.clone();
@@ -259,7 +267,7 @@ async fn a_hooks_question_is_asked_even_in_an_approved_run() {
 async fn what_was_allowed_once_in_a_plan_is_not_allowed_twice() {
     // Nobody is asked about plans as a whole, but these two tools are always asked about.
     let b = Arc::new(bench_under(json!({"approval": {"mode": "yolo"}, "ask": [{"tools": ["file.*"]}]})));
-    let _somebody = b.engine.approvals().approver_connected();
+    let _somebody = b.engine.approvals().approver_connected(&Default::default());
     let run = {
         let b = b.clone();
         tokio::spawn(async move {
@@ -301,7 +309,7 @@ async fn one_approval_of_a_plan_covers_its_calls_and_stands_on_each() {
 async fn a_plan_can_ask_for_its_approval_and_a_no_ends_it() {
     for decision in [ApprovalDecision::AllowOnce, ApprovalDecision::Deny] {
         let b = Arc::new(bench_under(asks()));
-        let _somebody = b.engine.approvals().approver_connected();
+        let _somebody = b.engine.approvals().approver_connected(&Default::default());
         let run = {
             let b = b.clone();
             tokio::spawn(async move {
@@ -332,7 +340,7 @@ async fn the_answer_is_for_the_arguments_that_are_used() {
     }
     let b = Arc::new(bench_under(asks()));
     b.engine.add_hook(Arc::new(Rewrites));
-    let _somebody = b.engine.approvals().approver_connected();
+    let _somebody = b.engine.approvals().approver_connected(&Default::default());
     let call = spawn(&b, "file.write", write("a.md"));
     let id = asked(&b).await;
     let question = b.engine.approvals().get(&id).unwrap().unwrap().request;
@@ -349,6 +357,6 @@ async fn a_dry_run_asks_nobody() {
     let b = bench_under(asks());
     let call = CallRequest { dry_run: true, ..request("file.write", write("a.md")) };
     assert!(b.answer(agent(), call).await.result.ok);
-    assert!(b.engine.approvals().history().unwrap().is_empty());
+    assert!(b.engine.approvals().history(&toolyard_engine::Caller::cli("ada")).unwrap().is_empty());
     until("nothing waits", || b.engine.approvals().pending().is_empty()).await;
 }

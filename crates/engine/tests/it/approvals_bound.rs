@@ -27,7 +27,7 @@ fn shown(request: &ApprovalRequest) -> &Shown {
 
 fn waiting() -> Arc<Bench> {
     let b = Arc::new(bench_under(asks()));
-    std::mem::forget(b.engine.approvals().approver_connected());
+    std::mem::forget(b.engine.approvals().approver_connected(&Default::default()));
     b
 }
 
@@ -54,7 +54,7 @@ async fn a_question_shows_the_arguments_and_what_the_call_would_change() {
 #[tokio::test]
 async fn a_tool_without_a_dry_run_and_one_that_would_fail_say_so() {
     let b = Arc::new(bench_under(json!({"approval": {"mode": "paranoid", "timeoutMs": 5000}})));
-    let _somebody = b.engine.approvals().approver_connected();
+    let _somebody = b.engine.approvals().approver_connected(&Default::default());
     for (tool, args, state) in [
         ("lab.echo", json!({"value": 1}), PreviewState::None),
         ("file.delete", json!({"path": "gone.md"}), PreviewState::Failed),

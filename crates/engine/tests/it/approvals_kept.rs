@@ -145,11 +145,15 @@ async fn a_question_that_nobody_answers_in_all_its_time_is_a_denial() {
     let b = Arc::new(bench_with(BenchParts { policy, clock: clock.clone(), ..BenchParts::default() }));
     b.engine.approvals().keep_questions();
     call(&b).await;
-    assert_eq!(b.engine.approvals().history().unwrap().len(), 0, "it is still open");
+    assert_eq!(
+        b.engine.approvals().history(&toolyard_engine::Caller::cli("ada")).unwrap().len(),
+        0,
+        "it is still open"
+    );
     clock.advance(Duration::from_hours(1));
     assert!(b.engine.approvals().pending().is_empty());
     b.engine.approvals().expire().await.unwrap();
-    let history = b.engine.approvals().history().unwrap();
+    let history = b.engine.approvals().history(&toolyard_engine::Caller::cli("ada")).unwrap();
     assert_eq!(history[0].terminal_reason.as_deref(), Some("timeout"));
     assert_eq!(code(&call(&b).await.result), "APPROVAL_DENIED");
 }

@@ -16,7 +16,7 @@ use toolyard_protocol::RunStatus;
 
 fn waiting() -> Arc<Bench> {
     let b = Arc::new(bench_under(asks()));
-    std::mem::forget(b.engine.approvals().approver_connected());
+    std::mem::forget(b.engine.approvals().approver_connected(&Default::default()));
     b
 }
 
@@ -54,7 +54,9 @@ async fn a_grant_covers_what_its_scope_says_and_is_named_in_the_record() {
         let call = spawn(&b, "file.write", write("in/a.md"));
         answer(&b, always(scope.clone())).await;
         assert!(within(call).await.unwrap().ok);
-        let [grant] = &b.engine.approvals().grants().unwrap()[..] else { panic!("one grant") };
+        let [grant] = &b.engine.approvals().grants(&toolyard_engine::Caller::cli("ada")).unwrap()[..] else {
+            panic!("one grant")
+        };
         assert_eq!((grant.agent.as_str(), grant.tool.as_str()), ("scribe", "file.write"));
         assert_eq!((grant.given_by.as_str(), grant.door.as_deref()), ("ada", Some("cli")));
         for path in covered {
@@ -75,7 +77,7 @@ async fn a_grant_covers_what_its_scope_says_and_is_named_in_the_record() {
 async fn a_grant_for_a_run_covers_the_runs_other_calls_of_the_tool() {
     let b =
         Arc::new(bench_under(json!({"approval": {"mode": "yolo", "timeoutMs": 5000}, "ask": [{"tools": ["file.*"]}]})));
-    let _somebody = b.engine.approvals().approver_connected();
+    let _somebody = b.engine.approvals().approver_connected(&Default::default());
     let run = {
         let b = b.clone();
         tokio::spawn(async move {
@@ -100,7 +102,7 @@ async fn a_scope_that_does_not_cover_its_own_question_is_refused() {
         let refused = b.engine.approvals().resolve(&id, decision, &person()).await.unwrap_err();
         assert_eq!(refused.code.as_str(), "VALIDATION_ERROR", "{folder}");
     }
-    assert!(b.engine.approvals().grants().unwrap().is_empty());
+    assert!(b.engine.approvals().grants(&toolyard_engine::Caller::cli("ada")).unwrap().is_empty());
     answer(&b, ApprovalDecision::Deny).await;
     within(call).await.unwrap();
 }
@@ -112,7 +114,7 @@ async fn a_grant_ends_when_its_time_is_up_and_when_it_is_revoked() {
     let until = Timestamp::now() + SignedDuration::from_hours(1);
     answer(&b, ApprovalDecision::AllowAlways { until: Some(until), scope: GrantScope::Tool }).await;
     assert!(within(call).await.unwrap().ok);
-    let grant = b.engine.approvals().grants().unwrap().remove(0);
+    let grant = b.engine.approvals().grants(&toolyard_engine::Caller::cli("ada")).unwrap().remove(0);
     assert_eq!(grant.until, Some(until));
     assert!(!is_asked(&b, "b.md").await);
     let unknown = b.engine.approvals().revoke_grant("nope", &person()).await.unwrap_err();
@@ -120,7 +122,7 @@ async fn a_grant_ends_when_its_time_is_up_and_when_it_is_revoked() {
     let refused = b.engine.approvals().revoke_grant(&grant.id, &agent()).await.unwrap_err();
     assert_eq!(detail(&refused, "missingScope"), &json!("operator.approvals"));
     b.engine.approvals().revoke_grant(&grant.id, &person()).await.unwrap();
-    assert!(b.engine.approvals().grants().unwrap().is_empty());
+    assert!(b.engine.approvals().grants(&toolyard_engine::Caller::cli("ada")).unwrap().is_empty());
     assert!(is_asked(&b, "c.md").await);
 }
 
@@ -130,7 +132,9 @@ async fn grants_of_earlier_versions_are_read_listed_and_revoked() {
     b.store.put("grants", "scribe\nfile.write", b"ada".to_vec(), None).unwrap();
     b.store.put("grants", "scribe\nfile.append", b"x (asked by the MCP client)".to_vec(), None).unwrap();
     assert!(!is_asked(&b, "a.md").await);
-    let [grant] = &b.engine.approvals().grants().unwrap()[..] else { panic!("the client's does not count") };
+    let [grant] = &b.engine.approvals().grants(&toolyard_engine::Caller::cli("ada")).unwrap()[..] else {
+        panic!("the client's does not count")
+    };
     assert_eq!((grant.tool.as_str(), &grant.scope, grant.given_by.as_str()), ("file.write", &GrantScope::Tool, "ada"));
     b.engine.approvals().revoke_grant(&grant.id, &person()).await.unwrap();
     assert!(is_asked(&b, "b.md").await);

@@ -64,8 +64,8 @@ async fn a_question_of_one_node_is_listed_and_answered_at_another() {
     let (a, b) = two_nodes(asks());
     let mut news = b.engine.approvals().subscribe();
     // The person is connected to the other node, and that is enough for the question to be asked.
-    let _reached = b.engine.approvals().person_reachable();
-    until(|| a.engine.approvals().is_person_reachable()).await;
+    let _reached = b.engine.approvals().person_reachable(&Default::default());
+    until(|| a.engine.approvals().is_person_reachable(&Default::default())).await;
     let engine = a.engine.clone();
     let call = tokio::spawn(async move { engine.call(agent(), request("file.write", write("a.md"))).await.result });
     until(|| !b.engine.approvals().pending().is_empty()).await;
@@ -88,10 +88,10 @@ async fn a_question_of_one_node_is_listed_and_answered_at_another() {
 #[tokio::test]
 async fn nobody_at_any_node_means_that_nobody_is_asked() {
     let (a, b) = two_nodes(asks());
-    let reached = b.engine.approvals().person_reachable();
-    until(|| a.engine.approvals().is_person_reachable()).await;
+    let reached = b.engine.approvals().person_reachable(&Default::default());
+    until(|| a.engine.approvals().is_person_reachable(&Default::default())).await;
     drop(reached);
-    until(|| !a.engine.approvals().is_person_reachable()).await;
+    until(|| !a.engine.approvals().is_person_reachable(&Default::default())).await;
     let result = within(a.engine.call(agent(), request("file.write", write("a.md")))).await.result;
     assert_eq!(detail(result.error.as_ref().unwrap(), "cause"), "no-route");
 }
@@ -99,17 +99,17 @@ async fn nobody_at_any_node_means_that_nobody_is_asked() {
 #[tokio::test]
 async fn people_at_a_fenced_node_do_not_count() {
     let (a, b) = two_nodes(asks());
-    let _reached = b.engine.approvals().person_reachable();
-    until(|| a.engine.approvals().is_person_reachable()).await;
+    let _reached = b.engine.approvals().person_reachable(&Default::default());
+    until(|| a.engine.approvals().is_person_reachable(&Default::default())).await;
     a.store.fence(&b.store.owner()).unwrap();
-    until(|| !a.engine.approvals().is_person_reachable()).await;
+    until(|| !a.engine.approvals().is_person_reachable(&Default::default())).await;
 }
 
 #[tokio::test]
 async fn a_question_whose_caller_went_away_leaves_every_list() {
     let (a, b) = two_nodes(asks());
-    let _reached = b.engine.approvals().person_reachable();
-    until(|| a.engine.approvals().is_person_reachable()).await;
+    let _reached = b.engine.approvals().person_reachable(&Default::default());
+    until(|| a.engine.approvals().is_person_reachable(&Default::default())).await;
     let engine = a.engine.clone();
     let call = tokio::spawn(async move { engine.call(agent(), request("file.write", write("a.md"))).await });
     until(|| !b.engine.approvals().pending().is_empty()).await;

@@ -308,7 +308,7 @@ async fn one_call_can_be_stopped_and_the_others_go_on() {
             break event.call_id.unwrap();
         }
     };
-    assert!(b.engine.cancel_call(call_id));
+    assert!(b.engine.cancel_call_for(&toolyard_engine::Caller::cli("ada"), call_id));
     let mut statuses = Vec::new();
     for call in calls {
         let result = within(call).await.unwrap();
@@ -319,7 +319,7 @@ async fn one_call_can_be_stopped_and_the_others_go_on() {
         statuses.push(result.status);
     }
     assert!(statuses.contains(&ResultStatus::Ok) && statuses.contains(&ResultStatus::Cancelled));
-    assert!(!b.engine.cancel_call(call_id), "it is over");
+    assert!(!b.engine.cancel_call_for(&toolyard_engine::Caller::cli("ada"), call_id), "it is over");
 }
 
 #[toolyard_shows::shows("002-3.1-11")]

@@ -165,7 +165,7 @@ async fn a_result_that_could_not_be_made_durable_is_not_reported_as_if_it_were()
 #[tokio::test]
 async fn a_run_can_be_exported_while_another_that_shares_its_policy_still_waits() {
     let b = Arc::new(bench_under(json!({"risk": {"writes": "ask"}})));
-    let _somebody = b.engine.approvals().approver_connected();
+    let _somebody = b.engine.approvals().approver_connected(&Default::default());
     let waiting = {
         let b = b.clone();
         tokio::spawn(async move { b.call_as(agent(), "file.write", json!({"path": "a.md", "content": "x"})).await })

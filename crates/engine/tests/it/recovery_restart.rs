@@ -107,7 +107,7 @@ async fn a_write_cut_off_by_shutdown_is_settled_at_the_next_start() {
 async fn a_run_that_waits_for_its_approval_is_left_at_shutdown() {
     use toolyard_engine::plan::{Consent, PlanRequest};
     let b = Arc::new(crate::support::bench_under(json!({"risk": {"writes": "ask"}, "allowCommands": true})));
-    let _somebody = b.engine.approvals().approver_connected();
+    let _somebody = b.engine.approvals().approver_connected(&Default::default());
     let run = {
         let b = b.clone();
         tokio::spawn(async move {

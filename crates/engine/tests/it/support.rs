@@ -137,6 +137,7 @@ pub(crate) fn agent() -> Arc<Caller> {
         session: Some("s1".into()),
         scopes: vec!["operator.write".into()],
         is_person: false,
+        workspace: Default::default(),
     })
 }
 

@@ -83,6 +83,8 @@ pub(crate) struct Received {
     pub(crate) parts: Parts,
     pub(crate) bytes: Bytes,
     pub(crate) origin: Origin,
+    /// The workspace that the credential names.
+    pub(crate) workspace: toolyard_protocol::WorkspaceId,
     /// Keeps the body's memory counted for as long as the request is worked on.
     pub(crate) held: HeldBody,
 }

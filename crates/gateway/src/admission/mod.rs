@@ -24,6 +24,7 @@ use body::{Received, Unread};
 use connection_slots::{ConnectionSlot, NoSlot};
 use serde::Serialize;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
+use toolyard_protocol::WorkspaceId;
 use toolyard_service::Lane;
 
 /// Who may ask.
@@ -89,6 +90,8 @@ pub(crate) struct Peer {
 pub(crate) struct Admitted {
     pub(crate) parts: Parts,
     pub(crate) origin: Origin,
+    /// The workspace that the credential names; the default one where none was needed.
+    pub(crate) workspace: WorkspaceId,
     pub(crate) slot: Arc<ConnectionSlot>,
     body: Body,
     rule: Rule,
@@ -97,9 +100,9 @@ pub(crate) struct Admitted {
 impl Admitted {
     /// Reads the body under the rule's limits.
     pub(crate) async fn read(self, gateway: &Gateway) -> Result<Received, Response> {
-        let Self { parts, origin, slot, body, rule } = self;
+        let Self { parts, origin, workspace, slot, body, rule } = self;
         match body::read(&gateway.inner.bodies, origin.address, body, rule.max_body, rule.within).await {
-            Ok((bytes, held)) => Ok(Received { parts, bytes, origin, held }),
+            Ok((bytes, held)) => Ok(Received { parts, bytes, origin, workspace, held }),
             Err(unread) => {
                 slot.leave_unread();
                 Err(closing(match unread {
@@ -125,9 +128,9 @@ impl Admitted {
 /// Admits a request, or returns the refusal. The body has not been read in either case.
 pub(crate) fn admit(gateway: &Gateway, peer: &Peer, rule: Rule, request: Request) -> Result<Admitted, Response> {
     let (parts, body) = request.into_parts();
-    let checked = check(gateway, peer, rule, &parts.headers).and_then(|origin| fits(rule, &body).map(|()| origin));
+    let checked = check(gateway, peer, rule, &parts.headers).and_then(|shown| fits(rule, &body).map(|()| shown));
     match checked {
-        Ok(origin) => Ok(Admitted { parts, origin, slot: peer.slot.clone(), body, rule }),
+        Ok((origin, workspace)) => Ok(Admitted { parts, origin, workspace, slot: peer.slot.clone(), body, rule }),
         Err(refused) => Err(refuse_unread(peer, &body, refused)),
     }
 }
@@ -147,7 +150,8 @@ pub(crate) async fn read_node_body(
     }
     peer.slot.prove().map_err(|_| busy("there is no slot for a connection of another node; try again"))?;
     let origin = Origin::of_node(peer.address.ip());
-    let admitted = Admitted { parts, origin, slot: peer.slot.clone(), body, rule };
+    let workspace = WorkspaceId::default();
+    let admitted = Admitted { parts, origin, workspace, slot: peer.slot.clone(), body, rule };
     admitted.read(gateway).await.map(|received| (received.bytes, received.held))
 }
 
@@ -176,19 +180,20 @@ fn from_where(gateway: &Gateway, peer: &Peer, headers: &HeaderMap) -> Result<Ori
     Ok(origin)
 }
 
-fn check(gateway: &Gateway, peer: &Peer, rule: Rule, headers: &HeaderMap) -> Result<Origin, Response> {
+fn check(gateway: &Gateway, peer: &Peer, rule: Rule, headers: &HeaderMap) -> Result<(Origin, WorkspaceId), Response> {
     let origin = from_where(gateway, peer, headers)?;
+    let unnamed = |origin: Origin| Ok((origin, WorkspaceId::default()));
     if rule.access == Access::FirstFrame {
         // A page of a foreign origin learns from the answer to its first frame that it may not connect, as clients of the
         // real gateway expect.
-        return Ok(origin);
+        return unnamed(origin);
     }
     if !origin.browser_allowed {
         return Err(refusal(StatusCode::FORBIDDEN, "Origin not allowed", "forbidden"));
     }
     if rule.access == Access::OwnPage {
         return match origin.is_own_page() && is_same_origin(headers) {
-            true => Ok(origin),
+            true => unnamed(origin),
             false => Err(coded(
                 StatusCode::FORBIDDEN,
                 "ORIGIN_NOT_ALLOWED",
@@ -198,7 +203,7 @@ fn check(gateway: &Gateway, peer: &Peer, rule: Rule, headers: &HeaderMap) -> Res
         };
     }
     if rule.access == Access::Open {
-        return Ok(origin);
+        return unnamed(origin);
     }
     let guesses = &gateway.inner.guesses;
     if let Some(wait) = guesses.locked(&origin) {
@@ -207,17 +212,22 @@ fn check(gateway: &Gateway, peer: &Peer, rule: Rule, headers: &HeaderMap) -> Res
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
         return Err(response);
     }
-    match shown(headers, rule.access) {
-        Some(secret) if gateway.inner.secret.is(secret) => {
+    let secret = shown(headers, rule.access);
+    let access = secret.map(|secret| gateway.access(secret)).transpose().map_err(|error| {
+        tracing::error!(%error, "the store did not answer for a credential");
+        busy("the store does not answer; try again")
+    })?;
+    match access.flatten() {
+        Some(access) => {
             guesses.right(&origin);
             peer.slot.prove().map_err(|why| match why {
                 NoSlot::Evicted => busy("this connection was closed to make room; connect again"),
                 NoSlot::TooMany => busy("too many HTTP connections; try again"),
             })?;
-            Ok(origin)
+            Ok((origin, access.workspace))
         }
-        other => {
-            if other.is_some() {
+        None => {
+            if secret.is_some() {
                 guesses.wrong(&origin);
             }
             Err(refusal(StatusCode::UNAUTHORIZED, "Unauthorized", "unauthorized"))
@@ -343,7 +353,7 @@ pub async fn exercise(gateway: &Gateway, peer: SocketAddr, headers: &HeaderMap, 
     let (peer, rule) = (Peer { address: peer, is_tls: false, slot }, Rule::credential(1 << 20, Duration::from_secs(1)));
     let mut admitted = 0;
     for _ in 0..times {
-        let Ok(origin) = check(gateway, &peer, rule, headers) else { continue };
+        let Ok((origin, _)) = check(gateway, &peer, rule, headers) else { continue };
         if fits(rule, &Body::empty()).is_ok() && gateway.http_place(&origin, Lane::Ordinary, 0).await.is_ok() {
             admitted += 1;
         }

@@ -37,6 +37,7 @@ async fn try_download(gateway: &Gateway, request: Admitted) -> Result<Response, 
         is_person: false,
         ..Caller::cli(format!("console:{}", device.device_id))
     };
+    let caller = caller.in_workspace(device.workspace);
     let answered = gateway.service().download(Arc::new(caller), &download).await;
     let (name, content) = answered.map_err(|failure| {
         coded(StatusCode::BAD_REQUEST, failure.code.as_str(), &failure.message, failure.suggestion.as_deref())

@@ -162,14 +162,19 @@ async fn try_pair(gateway: Gateway, request: Admitted) -> Result<Response, Respo
     let console = gateway.service().console();
     let paired = match form.code.is_some() {
         true => console.pair(secret, &pairing).await.map_err(|problem| refused_code(&gateway, &origin, &problem))?,
-        false if gateway.inner.secret.is(secret) => {
-            console.pair_viewer(&pairing).await.map_err(|error| broken(&error))?
-        }
-        false => {
-            gateway.inner.guesses.wrong(&origin);
-            let advice = "Run `toolyard console` on the machine itself; it needs no token.";
-            return Err(coded(StatusCode::FORBIDDEN, "TOKEN_WRONG", "This is not the gateway's token", Some(advice)));
-        }
+        false => match gateway.access(secret).map_err(|error| broken(&error))? {
+            Some(access) => console.pair_viewer(&pairing, access.workspace).await.map_err(|error| broken(&error))?,
+            None => {
+                gateway.inner.guesses.wrong(&origin);
+                let advice = "Run `toolyard console` on the machine itself; it needs no token.";
+                return Err(coded(
+                    StatusCode::FORBIDDEN,
+                    "TOKEN_WRONG",
+                    "This is not the gateway's token",
+                    Some(advice),
+                ));
+            }
+        },
     };
     let (device, cookie) = paired;
     gateway.inner.guesses.right(&origin);
@@ -203,6 +208,7 @@ pub(crate) async fn logout(gateway: Gateway, request: Admitted) -> Response {
     if let Some(device) = device {
         let by =
             Caller { is_person: false, scopes: Vec::new(), ..Caller::cli(format!("console:{}", device.device_id)) };
+        let by = by.in_workspace(device.workspace.clone());
         let own = device.device_id.as_str();
         if let Err(failure) = gateway.service().devices().revoke(own, &by, Some(own)).await {
             let refused = coded(StatusCode::SERVICE_UNAVAILABLE, "STORE_UNAVAILABLE", &failure.message, None);

@@ -20,6 +20,8 @@ use toolyard_service::{
     devices::Device,
     hub::{Admitted as AdmittedClient, ClientInfo, Connection},
     params::{self, Checker, Text},
+    sessions::main_key,
+    workspaces::held_scopes,
 };
 
 /// Closes a socket whose browser must be paired again.
@@ -116,12 +118,14 @@ pub(crate) async fn connect(
             ..ClientInfo::default()
         },
         role: "operator".to_owned(),
-        scopes: rights.scopes(),
+        scopes: held_scopes(&known.workspace, rights.scopes()),
         caps: Vec::new(),
         device: Some(known.device_id),
         address: origin.address,
         node: None,
         console: Some(rights),
+        workspace: known.workspace,
+        token_generation: None,
     })
 }
 
@@ -165,7 +169,7 @@ struct Policy {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Session {
-    main_key: &'static str,
+    main_key: String,
 }
 
 /// The answer to a browser whose handshake succeeded.
@@ -188,7 +192,7 @@ pub(crate) fn hello(gateway: &Gateway, connection: &Connection) -> Result<Box<Ra
         console: toolyard_console::version(),
         methods: gateway.service().methods().console_names(connection),
         policy: Policy { max_payload: MAX_PAYLOAD_BYTES, tick_interval_ms: gateway.settings().tick.as_millis() as u64 },
-        session: Session { main_key: "agent:main:main" },
+        session: Session { main_key: main_key(&connection.workspace) },
     };
     serde_json::value::to_raw_value(&hello)
         .map_err(|error| RpcError::unavailable(format!("hello-ok cannot be written: {error}")))

@@ -4,18 +4,24 @@ mod hello;
 
 pub(crate) use hello::hello;
 
-use crate::{auth::Origin, gateway::Gateway, settings::SIGNATURE_SKEW_MS};
+use crate::{
+    auth::{Access, Origin},
+    gateway::Gateway,
+    settings::SIGNATURE_SKEW_MS,
+};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{collections::BTreeMap, sync::LazyLock};
 use toolyard_engine::{authority::holds, store::StoreError};
+use toolyard_protocol::WorkspaceId;
 use toolyard_service::{
     AnyJson, Object, RpcError,
-    devices::{Device, Signed, same_secret},
+    devices::{Device, Signed},
     hub::{Admitted, ClientInfo, NodeSurface},
     params::{self, Checker, Count, Text},
+    workspaces::held_scopes,
 };
 
 /// The protocol spoken here.
@@ -162,7 +168,7 @@ pub(crate) struct ShownAuth {
 
 /// How a credential was right.
 enum Proof {
-    Shared(&'static str),
+    Shared(&'static str, Access),
     Device(Box<Device>),
 }
 
@@ -197,13 +203,19 @@ pub(crate) async fn connect(
         return Err(without_credential(gateway, origin, auth, device.is_some()));
     }
     let proof = prove(gateway, origin, auth, device.as_ref(), &connect.scopes)?;
-    let method = match &proof {
-        Proof::Shared(method) => method,
-        Proof::Device(_) => "device-token",
+    let (method, access) = match &proof {
+        Proof::Shared(method, access) => (*method, access.clone()),
+        Proof::Device(known) => ("device-token", Access { workspace: known.workspace.clone(), generation: None }),
     };
+    let workspace = access.workspace;
+    let scopes = held_scopes(&workspace, connect.scopes.clone());
+    let token_generation = access.generation.filter(|_| device.is_none());
     let known = match (device, proof) {
         (Some(_), Proof::Device(known)) => Some(*known),
-        (Some(device), Proof::Shared(_)) => Some(pair(gateway, origin, device, &connect.scopes).await?),
+        (Some(device), Proof::Shared(..)) => {
+            let device = Device { workspace: workspace.clone(), scopes: scopes.clone(), ..device };
+            Some(pair(gateway, origin, device, &scopes).await?)
+        }
         // On this machine the shared credential is enough; elsewhere an operator must have approved the device.
         (None, _) if origin.is_local || !gateway.settings().require_device => None,
         (None, _) => return Err(device_required()),
@@ -212,7 +224,7 @@ pub(crate) async fn connect(
     let shown = ShownAuth {
         method,
         role: role.clone(),
-        scopes: connect.scopes.clone(),
+        scopes: scopes.clone(),
         device_token: token,
         issued_at_ms: known.as_ref().map(|device| device.issued_at_ms),
     };
@@ -229,11 +241,13 @@ pub(crate) async fn connect(
         client,
         node: (role == "node").then(|| Box::new(surface)),
         role,
-        scopes: connect.scopes,
+        scopes,
         caps: connect.caps,
         device: known.map(|device| device.device_id),
         address: origin.address,
         console: None,
+        workspace,
+        token_generation,
     };
     Ok(Welcome { admitted, auth: shown })
 }
@@ -292,6 +306,7 @@ impl DeviceParams {
             generation: now.as_microsecond().unsigned_abs(),
             narrowed: None,
             console: None,
+            workspace: WorkspaceId::default(),
         })
     }
 }
@@ -355,9 +370,9 @@ fn prove(
         return Err(refusal);
     }
     for (shown, method) in [(&auth.token, "token"), (&auth.password, "password")] {
-        if given(shown).is_some_and(|shown| same_secret(shown, &gateway.settings().token)) {
+        if let Some(access) = given(shown).map(|shown| gateway.access(shown)).transpose().map_err(broken)?.flatten() {
             guesses.right(origin);
-            return Ok(Proof::Shared(method));
+            return Ok(Proof::Shared(method, access));
         }
     }
     if let Some(device) = device
@@ -366,7 +381,8 @@ fn prove(
         && known.role == device.role
         && gateway.service().devices().is_token(&known, shown).map_err(broken)?
     {
-        if !scopes.iter().all(|scope| holds(known.token_scopes(), scope)) {
+        let wanted = held_scopes(&known.workspace, scopes.to_vec());
+        if !wanted.iter().all(|scope| holds(known.token_scopes(), scope)) {
             return Err(Refusal::unauthorized(
                 "device token scope mismatch (re-pair or approve scope upgrade)",
                 "AUTH_SCOPE_MISMATCH",
@@ -407,7 +423,8 @@ fn prove(
 /// approval.
 async fn pair(gateway: &Gateway, origin: &Origin, device: Device, scopes: &[String]) -> Result<Device, Refusal> {
     let devices = gateway.service().devices();
-    let known = devices.get(&device.device_id).map_err(broken)?.filter(|known| known.role == device.role);
+    let is_same = |known: &Device| known.role == device.role && known.workspace == device.workspace;
+    let known = devices.get(&device.device_id).map_err(broken)?.filter(is_same);
     let covered = |known: &Device| scopes.iter().all(|scope| holds(&known.scopes, scope));
     match known {
         Some(known) if covered(&known) => Ok(known),

@@ -46,6 +46,7 @@ impl Endpoint for Mounted {
 
     fn handle(
         &self,
+        _: toolyard_protocol::WorkspaceId,
         request: axum::http::Request<axum::body::Bytes>,
     ) -> BoxFuture<'_, axum::http::Response<MountBody>> {
         self.asked.fetch_add(1, Ordering::AcqRel);

@@ -26,7 +26,10 @@ async fn without_confirm_the_question_is_only_reported() {
     assert_eq!(payload["requiresApproval"], true);
     assert_eq!(payload["error"]["code"], "requires_approval");
     assert_eq!(payload["error"]["message"], r#"please approve {"x":"1"}"#);
-    assert!(server.engine.approvals().pending().is_empty() && server.engine.approvals().history().unwrap().is_empty());
+    assert!(
+        server.engine.approvals().pending().is_empty()
+            && server.engine.approvals().history(&toolyard_engine::Caller::cli("ada")).unwrap().is_empty()
+    );
 }
 
 #[tokio::test]
@@ -36,7 +39,10 @@ async fn with_confirm_and_nobody_to_ask_it_is_refused_at_once_and_recorded() {
     let answer = ws.call("tools.invoke", json!({"name": "bench_ask", "args": {"x": "1"}, "confirm": true})).await;
     assert_eq!(answer["payload"]["error"]["code"], "requires_approval", "nobody approves their own call: {answer}");
     assert!(answer["payload"]["error"]["message"].as_str().unwrap().contains("no approval route"));
-    assert_eq!(server.engine.approvals().history().unwrap()[0].terminal_reason.as_deref(), Some("no-route"));
+    assert_eq!(
+        server.engine.approvals().history(&toolyard_engine::Caller::cli("ada")).unwrap()[0].terminal_reason.as_deref(),
+        Some("no-route")
+    );
 }
 
 #[tokio::test]

@@ -244,7 +244,7 @@ async fn no_credential_without_the_scope_for_it_comes_to_a_consent() {
             assert!(!done, "{scopes:?} {method} {params}: {answer}");
         }
     }
-    let allowed = server.engine.approvals().history().unwrap();
+    let allowed = server.engine.approvals().history(&toolyard_engine::Caller::cli("ada")).unwrap();
     let allowed = allowed.iter().filter(|a| a.decision.as_ref().is_some_and(|d| *d != ApprovalDecision::Deny));
     assert_eq!(allowed.count(), 0);
     let mut owner = server.client(&["operator.admin"], &[]).await;

@@ -57,7 +57,8 @@ impl Browser {
     }
 
     pub(crate) async fn pair(&mut self, server: &Server, rights: Rights) -> Value {
-        let code = server.service.console().make_code(rights, false, "ada").await.unwrap().code;
+        let code =
+            server.service.console().make_code(rights, false, &toolyard_engine::Caller::cli("ada")).await.unwrap().code;
         let (status, body) = self.post(server, "/pair", &self.form("code", &code).to_string()).await;
         assert_eq!(status, 200, "{body}");
         body
@@ -95,7 +96,13 @@ async fn paired(server: &Server, rights: Rights) -> Browser {
 async fn a_code_pairs_one_browser_once_and_the_socket_acts_as_a_person() {
     let server = Server::start().await;
     let mut browser = Browser::at(&server, 1);
-    let code = server.service.console().make_code(Rights::Owner, false, "ada").await.unwrap().code;
+    let code = server
+        .service
+        .console()
+        .make_code(Rights::Owner, false, &toolyard_engine::Caller::cli("ada"))
+        .await
+        .unwrap()
+        .code;
     assert!(code.len() >= 22, "128 bits");
     let request = format!("POST /pair HTTP/1.1{}", browser.headers());
     let (status, head, body) = server.exchange(&request, &browser.form("code", &code).to_string()).await;
@@ -130,7 +137,8 @@ async fn an_expired_or_invented_code_and_a_wrong_signature_pair_nothing() {
         browser.post(&server, "/pair", &browser.form("code", "AAAAAAAAAAAAAAAAAAAAAA").to_string()).await;
     assert_eq!((status, body["error"]["code"].as_str()), (403, Some("CODE_UNKNOWN")), "{body}");
 
-    let made = server.service.console().make_code(Rights::Owner, false, "ada").await.unwrap();
+    let made =
+        server.service.console().make_code(Rights::Owner, false, &toolyard_engine::Caller::cli("ada")).await.unwrap();
     let mut forged = browser.form("code", &made.code);
     forged["signature"] = Browser::at(&server, 2).form("code", &made.code)["signature"].clone();
     let (status, body) = browser.post(&server, "/pair", &forged.to_string()).await;
@@ -143,8 +151,10 @@ async fn an_expired_or_invented_code_and_a_wrong_signature_pair_nothing() {
 async fn codes_are_kept_hashed_and_end_in_two_minutes_or_five_for_a_phone() {
     let server = Server::start().await;
     let before = jiff::Timestamp::now();
-    let quick = server.service.console().make_code(Rights::Owner, false, "ada").await.unwrap();
-    let phone = server.service.console().make_code(Rights::Owner, true, "ada").await.unwrap();
+    let quick =
+        server.service.console().make_code(Rights::Owner, false, &toolyard_engine::Caller::cli("ada")).await.unwrap();
+    let phone =
+        server.service.console().make_code(Rights::Owner, true, &toolyard_engine::Caller::cli("ada")).await.unwrap();
     let life = |at: jiff::Timestamp| (at.as_second() - before.as_second()).abs();
     assert!((118..=125).contains(&life(quick.expires_at)), "{}", quick.expires_at);
     assert!((298..=305).contains(&life(phone.expires_at)), "{}", phone.expires_at);
@@ -317,7 +327,13 @@ async fn wrong_codes_lock_the_address_out() {
         last = browser.post(&server, "/pair", &browser.form("code", "wrong").to_string()).await.0;
     }
     assert_eq!(last, 429);
-    let code = server.service.console().make_code(Rights::Owner, false, "ada").await.unwrap().code;
+    let code = server
+        .service
+        .console()
+        .make_code(Rights::Owner, false, &toolyard_engine::Caller::cli("ada"))
+        .await
+        .unwrap()
+        .code;
     let (status, body) = browser.post(&server, "/pair", &browser.form("code", &code).to_string()).await;
     assert_eq!((status, body["error"]["code"].as_str()), (429, Some("RATE_LIMITED")), "even with a right one");
 }
@@ -390,7 +406,13 @@ async fn plain_http_beyond_this_machine_pairs_nobody_and_says_how_to_get_tls() {
     assert_eq!(body["why"]["code"], "TLS_REQUIRED");
     assert!(body["why"]["suggestion"].as_str().unwrap().contains("gateway.tls.certFile"));
     let mut browser = Browser::at(&server, 1);
-    let code = server.service.console().make_code(Rights::Owner, false, "ada").await.unwrap().code;
+    let code = server
+        .service
+        .console()
+        .make_code(Rights::Owner, false, &toolyard_engine::Caller::cli("ada"))
+        .await
+        .unwrap()
+        .code;
     let request = format!("POST /pair HTTP/1.1{}\r\n{far}: http", browser.headers());
     let (status, body) = server.http(&request, &browser.form("code", &code).to_string()).await;
     assert_eq!(status, 403);

@@ -20,3 +20,4 @@ mod params;
 mod replay;
 mod rpc;
 mod tls;
+mod workspaces;

@@ -98,7 +98,10 @@ pub fn definitions() -> Result<Vec<ToolDefinition>, ToolDefinitionError> {
 /// # Errors
 /// The first tool whose definition is invalid.
 pub fn entries() -> Result<Vec<ToolEntry>, RegistryError> {
-    let entry = |definition| Ok(ToolEntry::new(definition, ToolSource::core())?.reporting_invalid_arguments_itself());
+    let entry = |definition| {
+        let entry = ToolEntry::new(definition, ToolSource::core())?;
+        Ok(entry.reporting_invalid_arguments_itself().of_owner())
+    };
     definitions()?.into_iter().map(entry).collect()
 }
 

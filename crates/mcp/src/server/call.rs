@@ -159,7 +159,7 @@ impl Inner {
         };
         let approvals = answers.then(|| {
             let approvals = engine.approvals();
-            (approvals.subscribe(), approvals.approver_connected())
+            (approvals.subscribe(), approvals.approver_connected(&exchange.caller.workspace))
         });
         let token = exchange.progress_token.as_ref();
         let progress = token.filter(|t| t.is_string() || t.is_number()).map(|token| {

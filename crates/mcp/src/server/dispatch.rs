@@ -1,7 +1,7 @@
 //! The method table of the MCP server. Responses are JSON texts, because long lists are written once and sent often.
 
 use super::{
-    Change, Exchange, Inner, Requester,
+    Change, Exchange, Inner, Requester, ResourceSource, VaultNotes,
     call::{ClientRequest, InputAnswers, RequestOutcome},
     notice, session,
 };
@@ -22,7 +22,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Serialize;
 use std::sync::Arc;
 use tokio::sync::broadcast::error::RecvError;
-use toolyard_engine::authority;
+use toolyard_engine::{Caller, authority};
 use toolyard_protocol::Failure;
 
 /// How long a client that does not listen for changes may cache a list, in milliseconds.
@@ -236,9 +236,19 @@ impl Inner {
 
     fn subscribe(self: &Arc<Self>, exchange: &Exchange, wanted: &Subscribe) -> Result<String, RpcError> {
         let session = exchange.session.as_ref().ok_or_else(|| RpcError::method("resources/subscribe"))?;
+        if !self.may_watch(&exchange.caller, &wanted.uri) {
+            return Err(RpcError::new(RESOURCE_NOT_FOUND, "Resource not found"));
+        }
         session.subscribe(&wanted.uri)?;
         self.watch_notes();
         Ok(NOTHING.to_owned())
+    }
+
+    /// Whether a caller may hear that a resource has changed: a workspace without the vault hears nothing of its notes.
+    fn may_watch(&self, caller: &Caller, uri: &str) -> bool {
+        let tools = self.engine.tools();
+        let reads = tools.snapshot.get("vault.readFile").filter(|_| VaultNotes.owns(uri));
+        caller.workspace.is_default() || reads.is_none_or(|tool| self.engine.policy_for(caller).knows(tool))
     }
 
     async fn prompts_list(&self, exchange: &Exchange) -> Result<String, RpcError> {

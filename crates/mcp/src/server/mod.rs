@@ -30,7 +30,7 @@ use std::sync::{
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use toolyard_engine::{Caller, Door, Engine, ModelView, Subscription};
-use toolyard_protocol::EventType;
+use toolyard_protocol::{EventType, WorkspaceId};
 
 pub use approve::{ClientApprovals, HttpClientApprovals};
 pub use notes::{VaultNotes, note_uri};
@@ -85,6 +85,8 @@ pub struct Client {
     pub scopes: Vec<String>,
     /// Whether its user may approve its calls.
     pub approvals: ClientApprovals,
+    /// The workspace that the credential names.
+    pub workspace: WorkspaceId,
 }
 
 impl Client {
@@ -92,7 +94,14 @@ impl Client {
     /// [`Self::with_approvals`] is used.
     pub fn owner(principal: impl Into<String>) -> Self {
         let scopes = vec!["operator.admin".to_owned()];
-        Self { principal: principal.into(), scopes, approvals: ClientApprovals::Off }
+        let workspace = WorkspaceId::default();
+        Self { principal: principal.into(), scopes, approvals: ClientApprovals::Off, workspace }
+    }
+
+    /// Somebody who presented the token of a workspace, with the scopes that it gives there. Its name is the workspace's,
+    /// so that nothing that is kept for it is found by others.
+    pub fn of_workspace(self, workspace: WorkspaceId, scopes: Vec<String>) -> Self {
+        Self { principal: workspace.key(&self.principal).into_owned(), scopes, workspace, ..self }
     }
 
     /// The same with the owner's setting for approvals.
@@ -182,14 +191,16 @@ impl McpServer {
 
 impl Inner {
     fn caller(&self, client: &Client, session: Option<String>) -> Arc<Caller> {
-        Arc::new(Caller {
+        let caller = Caller {
             door: Door::Mcp,
             principal: client.principal.clone(),
             agent: self.agent.clone(),
             session,
             scopes: client.scopes.clone(),
             is_person: false,
-        })
+            workspace: WorkspaceId::default(),
+        };
+        Arc::new(caller.in_workspace(client.workspace.clone()))
     }
 
     /// Starts observing the changes that calls make, when a client subscribes.

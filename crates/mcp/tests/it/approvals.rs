@@ -41,8 +41,8 @@ async fn where_the_owner_lets_it_a_client_that_shows_forms_is_asked_for_one_call
             assert!(words(&called).contains("the client's user, as the client says"), "{called}");
         }
     }
-    assert_eq!(lab.engine.approvals().grants().unwrap(), [], "nothing lasting");
-    let history = lab.engine.approvals().history().unwrap();
+    assert_eq!(lab.engine.approvals().grants(&toolyard_engine::Caller::cli("ada")).unwrap(), [], "nothing lasting");
+    let history = lab.engine.approvals().history(&toolyard_engine::Caller::cli("ada")).unwrap();
     for approval in &history {
         assert_eq!(approval.resolved_via, ApprovedVia::ClientUser, "{approval:?}");
         assert!(!matches!(approval.decision, Some(ApprovalDecision::AllowAlways { .. })));
@@ -117,7 +117,15 @@ async fn a_form_that_the_client_declines_by_itself_is_nobodys_no() {
     wire.send(json!({"jsonrpc": "2.0", "id": question["id"], "error": error})).await;
     let refused = wire.answer(id).await;
     assert!(words(&refused).contains("The client cannot ask anybody"), "{refused}");
-    assert!(lab.engine.approvals().history().unwrap().iter().all(|a| a.resolved_by.is_none()), "nobody decided");
+    assert!(
+        lab.engine
+            .approvals()
+            .history(&toolyard_engine::Caller::cli("ada"))
+            .unwrap()
+            .iter()
+            .all(|a| a.resolved_by.is_none()),
+        "nobody decided"
+    );
 }
 
 #[tokio::test]
@@ -128,8 +136,8 @@ async fn a_client_that_asks_its_own_user_is_trusted_for_each_call_where_the_owne
         let called = wire.ask("tools/call", write()).await;
         assert_eq!(called["result"]["structuredContent"]["said"], "w", "{called}");
     }
-    let history = lab.engine.approvals().history().unwrap();
+    let history = lab.engine.approvals().history(&toolyard_engine::Caller::cli("ada")).unwrap();
     assert_eq!(history.len(), 2, "one question a call, and nothing lasting");
     assert!(history.iter().all(|a| a.resolved_via == ApprovedVia::ClientUser), "{history:?}");
-    assert_eq!(lab.engine.approvals().grants().unwrap(), []);
+    assert_eq!(lab.engine.approvals().grants(&toolyard_engine::Caller::cli("ada")).unwrap(), []);
 }

@@ -96,6 +96,7 @@ fn caller() -> Arc<Caller> {
         session: None,
         scopes: vec!["operator.admin".into()],
         is_person: false,
+        workspace: Default::default(),
     })
 }
 

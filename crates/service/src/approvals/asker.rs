@@ -12,6 +12,7 @@ use toolyard_engine::{
     approvals::{ApprovalRequest, REQUESTER},
     authority::holds,
 };
+use toolyard_protocol::WorkspaceId;
 
 /// Where a question comes from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub(crate) struct Asker {
     reviewers: Vec<String>,
     /// Whether a client asked on behalf of something else, instead of about a call that it is waiting for.
     is_own: bool,
+    /// The workspace in which the question is asked.
+    workspace: WorkspaceId,
 }
 
 impl Asker {
@@ -38,13 +41,15 @@ impl Asker {
             connection: connection.map(str::to_owned),
             device: device.map(str::to_owned),
             is_own: asked.is_some(),
+            workspace: request.workspace(),
             reviewers: asked.and_then(|asked| asked.approval_reviewer_device_ids).unwrap_or_default(),
         }
     }
 
     /// The origin of a question about a call that a connection is about to make.
-    pub(crate) fn about_a_call(connection: Option<&Connection>) -> Self {
+    pub(crate) fn about_a_call(workspace: &WorkspaceId, connection: Option<&Connection>) -> Self {
         Self {
+            workspace: workspace.clone(),
             connection: connection.map(|c| c.id.clone()),
             device: connection.and_then(|c| c.device.clone()),
             ..Self::default()
@@ -66,6 +71,9 @@ impl Asker {
 
     /// Whether a client of any node may see the question and answer it.
     fn may_answer(&self, client: &Answerer<'_>) -> bool {
+        if self.workspace != *client.workspace {
+            return false;
+        }
         if holds(client.scopes, "operator.admin") {
             return true;
         }
@@ -103,6 +111,7 @@ pub(crate) struct Answerer<'a> {
     pub(crate) device: Option<&'a str>,
     pub(crate) scopes: &'a [String],
     pub(crate) is_person: bool,
+    pub(crate) workspace: &'a WorkspaceId,
 }
 
 impl<'a> From<&'a Connection> for Answerer<'a> {
@@ -112,6 +121,7 @@ impl<'a> From<&'a Connection> for Answerer<'a> {
             device: connection.device.as_deref(),
             scopes: &connection.scopes,
             is_person: connection.standing().is_person,
+            workspace: &connection.workspace,
         }
     }
 }

@@ -180,7 +180,8 @@ fn is_visible(call: &Call<'_>, approval: &Approval) -> Result<bool, MethodError>
 impl Hub {
     async fn approval(&self, call: &Call<'_>, id: &str, wanted: Option<&str>) -> Result<Approval, MethodError> {
         let (approvals, id) = (self.service().engine().approvals().clone(), id.to_owned());
-        let found = promptly(move || Ok(approvals.get(&id)?)).await?;
+        let caller = call.caller.clone();
+        let found = promptly(move || Ok(approvals.get_for(&caller, &id)?)).await?;
         match found.filter(|approval| wanted.is_none_or(|wanted| kind(&approval.request) == wanted)) {
             Some(approval) if is_visible(call, &approval)? => Ok(approval),
             _ => Err(not_found(call.method).into()),
@@ -189,7 +190,7 @@ impl Hub {
 
     fn pending(&self, call: &Call<'_>, wanted: &str) -> Result<Vec<Requested>, MethodError> {
         let mut shown = Vec::new();
-        for approval in self.service().engine().approvals().pending() {
+        for approval in self.service().engine().approvals().pending_for(&call.caller) {
             if kind(&approval.request) == wanted && is_visible(call, &approval)? {
                 shown.push(Requested::from(&*approval));
             }
@@ -366,8 +367,8 @@ impl Handle<ApprovalResolve> for Hub {
 
 impl Handle<ApprovalHistory> for Hub {
     async fn handle(&self, call: &Call<'_>, params: HistoryParams) -> Result<History, MethodError> {
-        let approvals = self.service().engine().approvals().clone();
-        let all = promptly(move || Ok(approvals.history()?)).await?;
+        let (approvals, caller) = (self.service().engine().approvals().clone(), call.caller.clone());
+        let all = promptly(move || Ok(approvals.history(&caller)?)).await?;
         let limit = params.limit.map_or(DEFAULT_PAGE, Count::as_usize);
         let skip: usize = match params.cursor {
             Some(cursor) => cursor.parse().map_err(|_| RpcError::invalid("invalid approval.history cursor"))?,

@@ -351,7 +351,7 @@ fn unknown(id: &str) -> MethodError {
 
 impl Service {
     fn open_questions(&self, call: &Call<'_>) -> Vec<Arc<Approval>> {
-        let pending = self.engine().approvals().pending();
+        let pending = self.engine().approvals().pending_for(&call.caller);
         pending.into_iter().filter(|approval| is_visible(call, approval)).collect()
     }
 
@@ -361,7 +361,8 @@ impl Service {
 
     async fn visible_question(&self, call: &Call<'_>, id: &str) -> Result<Approval, MethodError> {
         let (approvals, wanted) = (self.engine().approvals().clone(), id.to_owned());
-        let found = promptly(move || Ok(approvals.get(&wanted)?)).await?;
+        let caller = call.caller.clone();
+        let found = promptly(move || Ok(approvals.get_for(&caller, &wanted)?)).await?;
         found.filter(|approval| is_visible(call, approval)).ok_or_else(|| unknown(id))
     }
 
@@ -384,7 +385,8 @@ impl Handle<ApprovalsList> for Service {
         let wait = Duration::from_millis(params.wait_ms.unwrap_or_default().min(MAX_LIST_WAIT_MS));
         let end = tokio::time::Instant::now() + wait;
         // Whoever watches the list from this machine can answer what is asked meanwhile.
-        let _watching = (params.wait_ms.is_some() && call.client.is_none()).then(|| approvals.person_reachable());
+        let is_watched = params.wait_ms.is_some() && call.client.is_none();
+        let _watching = is_watched.then(|| approvals.person_reachable(&call.caller.workspace));
         loop {
             let open = self.open_questions(call);
             let ids: Vec<&str> = open.iter().map(|approval| approval.request.id.as_str()).collect();
@@ -456,9 +458,9 @@ fn is_lost(failure: &Failure) -> bool {
 }
 
 impl Handle<GrantsList> for Service {
-    async fn handle(&self, _: &Call<'_>, params: GrantsListParams) -> Result<Grants, MethodError> {
-        let approvals = self.engine().approvals().clone();
-        let mut grants = blocking(move || Ok::<_, MethodError>(approvals.grants()?)).await?;
+    async fn handle(&self, call: &Call<'_>, params: GrantsListParams) -> Result<Grants, MethodError> {
+        let (approvals, caller) = (self.engine().approvals().clone(), call.caller.clone());
+        let mut grants = blocking(move || Ok::<_, MethodError>(approvals.grants(&caller)?)).await?;
         grants.retain(|grant| {
             params.agent.as_ref().is_none_or(|agent| *agent == grant.agent)
                 && params.tool.as_ref().is_none_or(|tool| *tool == grant.tool)

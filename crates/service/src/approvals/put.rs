@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use toolyard_engine::approvals::{Answer, ApprovalRequest, MAX_WAIT_MS, Opened, REQUESTER, Route};
-use toolyard_protocol::canonical;
+use toolyard_protocol::{WorkspaceId, canonical};
 
 /// How long a question waits by default, in milliseconds.
 const DEFAULT_WAIT_MS: u64 = 120_000;
@@ -60,7 +60,7 @@ impl Handle<PluginApprovalRequest> for Hub {
         let subject =
             (&params.plugin_id, &params.tool_name, &params.title, &params.description, &params.allowed_decisions);
         let question = Question {
-            id: format!("plugin:{}", uuid::Uuid::new_v4()),
+            id: call.caller.workspace.key(&format!("plugin:{}", uuid::Uuid::new_v4())).into_owned(),
             kind: "plugin",
             title: params.title.to_string(),
             description: params.description.to_string(),
@@ -115,8 +115,12 @@ impl Handle<ExecApprovalRequest> for Hub {
             &params.ask,
             &params.unavailable_decisions,
         );
+        let id = params.id.as_deref().map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned);
+        if !WorkspaceId::of(&id).0.is_default() {
+            return Err(RpcError::invalid("approval ids starting with @ and a name are reserved").into());
+        }
         let question = Question {
-            id: params.id.as_deref().map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned),
+            id: call.caller.workspace.key(&id).into_owned(),
             kind: "exec",
             title: "Run a command".to_owned(),
             description: command.chars().take(MAX_DESCRIPTION).collect(),
@@ -151,7 +155,7 @@ impl Hub {
             tool: question.tool,
             args_hash: canonical::hash(&question.subject).unwrap_or_default(),
             agent: question.agent.unwrap_or_else(|| "main".to_owned()),
-            session: question.session,
+            session: question.session.map(|key| call.caller.workspace.key(&key).into_owned()),
             rule: format!("{}.approval.request", question.kind),
             extra: Object::from_iter([
                 (REQUEST.to_owned(), question.words),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use toolyard_bridge::server::{CallFailure, Offer, ToolCallRequest};
 use toolyard_engine::{BoxFuture, CallRequest, Caller, Door, authority, redact::redactor};
+use toolyard_protocol::WorkspaceId;
 
 /// Lists and runs the tools of bridged sessions, in MCP's format.
 pub trait SessionTools: Send + Sync + 'static {
@@ -22,14 +23,16 @@ pub trait SessionTools: Send + Sync + 'static {
 /// The caller of a bridged session: it may call the tools that the policy allows for its door, agent and session, and
 /// nothing else.
 fn caller(session: &str) -> Arc<Caller> {
-    Arc::new(Caller {
+    let caller = Caller {
         door: Door::Bridge,
         principal: format!("bridge:{session}"),
         agent: agent_of(session),
         session: Some(session.to_owned()),
         scopes: vec!["operator.read".to_owned(), "operator.write".to_owned()],
         is_person: false,
-    })
+        workspace: WorkspaceId::default(),
+    };
+    Arc::new(caller.in_workspace(WorkspaceId::of(session).0))
 }
 
 impl Hub {
@@ -64,7 +67,7 @@ impl Hub {
             tool: order.tool,
             args: order.args,
             // Claude Code's timeout is short, so a call fails at once if nobody can be asked.
-            asking: self.route(None, false),
+            asking: self.route(&caller, None, false),
             idempotency_key: Some(order.once),
             cancel: Some(cancel.clone()),
             ..CallRequest::default()

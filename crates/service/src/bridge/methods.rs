@@ -20,7 +20,7 @@ use toolyard_bridge::{
         check_message,
     },
 };
-use toolyard_engine::authority::Power;
+use toolyard_engine::{Caller, authority::Power};
 
 /// The name of the server in the MCP configuration.
 const SERVER: &str = "toolyard";
@@ -137,7 +137,8 @@ struct StdioServer {
 
 impl Handle<BridgeOpen> for Hub {
     async fn handle(&self, call: &Call<'_>, params: OpenParams) -> Result<Opened, MethodError> {
-        let key = Key::read(&params.session_key, params.agent_id.as_deref())?;
+        let workspace = &call.caller.workspace;
+        let key = Key::read(workspace, &params.session_key, params.agent_id.as_deref())?;
         let Some(url) = self.settings().bridge_url.clone() else {
             return Err(RpcError::unavailable("this gateway does not know its own address; set bridge.url").into());
         };
@@ -152,7 +153,11 @@ impl Handle<BridgeOpen> for Hub {
         if allowed_senders.len() > MAX_SENDERS {
             return Err(RpcError::invalid(format!("at most {MAX_SENDERS} senders may be allowed")).into());
         }
-        self.create_session(CreateParams { key: Some(Text(key.full.clone())), ..CreateParams::default() }).await?;
+        self.create_session(
+            &call.caller,
+            CreateParams { key: Some(Text(key.full.clone())), ..CreateParams::default() },
+        )
+        .await?;
         let mut secret = [0u8; 32];
         secret[..16].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
         secret[16..].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
@@ -241,8 +246,8 @@ pub struct Closed {
 }
 
 impl Handle<BridgeClose> for Hub {
-    async fn handle(&self, _: &Call<'_>, params: SessionParams) -> Result<Closed, MethodError> {
-        let key = Key::read(&params.session_key, params.agent_id.as_deref())?;
+    async fn handle(&self, call: &Call<'_>, params: SessionParams) -> Result<Closed, MethodError> {
+        let key = Key::read(&call.caller.workspace, &params.session_key, params.agent_id.as_deref())?;
         let closed = self.close_bridge(&key.full).await?;
         Ok(Closed { ok: true, session_key: key.full, closed })
     }
@@ -298,19 +303,19 @@ pub enum Receive {
 impl Handle<BridgeInbound> for Hub {
     async fn handle(&self, call: &Call<'_>, params: InboundParams) -> Result<Receive, MethodError> {
         let connection = call.connection()?;
-        self.receive(params, standing(connection), &connection.principal).await
+        self.receive(&call.caller, params, standing(connection)).await
     }
 }
 
 impl Hub {
     /// Accepts a message for Claude from any door. The message is durable when this returns; it may be sent earlier.
-    pub async fn receive(&self, message: Message, from: ApprovalRole, principal: &str) -> Result<Receive, MethodError> {
-        let key = Key::read(&message.session_key, message.agent_id.as_deref())?;
+    pub async fn receive(&self, caller: &Caller, message: Message, from: ApprovalRole) -> Result<Receive, MethodError> {
+        let key = Key::read(&caller.workspace, &message.session_key, message.agent_id.as_deref())?;
         check_message(&message.content, &message.meta)
             .map_err(|why| RpcError::invalid(format!("invalid bridge.inbound params: {why}")))?;
         let request_id = format!("msg_{}", uuid::Uuid::now_v7().simple());
         let known = self.see_bridge(|rules| rules.session_meta(&key.full));
-        let meta = complete(message.meta, known, &request_id, principal);
+        let meta = complete(message.meta, known, &request_id, &caller.principal);
         let message = InboundMessage { request_id: request_id.clone(), content: message.content.0, meta };
         let (accepted, kept) = self.with_bridge_kept(|rules| match rules.inbound(&key.full, message, from) {
             Ok((accepted, actions)) => (Some(accepted), actions),
@@ -399,7 +404,7 @@ struct SaidMessage {
 impl Handle<BridgeOutbound> for Hub {
     async fn handle(&self, call: &Call<'_>, params: OutboundParams) -> Result<Outbound, MethodError> {
         let to = standing(call.connection()?);
-        let key = Key::read(&params.session_key, params.agent_id.as_deref())?;
+        let key = Key::read(&call.caller.workspace, &params.session_key, params.agent_id.as_deref())?;
         let after = params.after.unwrap_or_default().0;
         let said =
             self.see_bridge(|rules| rules.outbound_after(&key.full, after, to)).ok_or_else(|| not_open(&key.full))?;
@@ -451,7 +456,7 @@ pub struct Replied {
 
 impl Handle<BridgePermissionReply> for Hub {
     async fn handle(&self, call: &Call<'_>, params: ReplyParams) -> Result<Replied, MethodError> {
-        let key = Key::read(&params.session_key, params.agent_id.as_deref())?;
+        let key = Key::read(&call.caller.workspace, &params.session_key, params.agent_id.as_deref())?;
         let request_id = params.request_id.0;
         let behavior = match params.behavior {
             BehaviorWord::Allow => Behavior::Allow,
@@ -497,9 +502,13 @@ pub struct BridgeState {
 
 impl Handle<BridgeStatus> for Hub {
     async fn handle(&self, call: &Call<'_>, params: StatusParams) -> Result<BridgeState, MethodError> {
-        let key = params.session_key.map(|key| Key::read(&key, params.agent_id.as_deref())).transpose()?;
+        let workspace = &call.caller.workspace;
+        let read = |key: Text| Key::read(workspace, &key, params.agent_id.as_deref());
+        let key = params.session_key.map(read).transpose()?;
         let wanted = key.map(|key| key.full);
         let to = standing(call.connection()?);
-        Ok(BridgeState { sessions: self.see_bridge(|rules| rules.view(wanted.as_deref(), to)) })
+        let mut sessions = self.see_bridge(|rules| rules.view(wanted.as_deref(), to));
+        sessions.retain(|session| workspace.owns(&session.session_key));
+        Ok(BridgeState { sessions })
     }
 }

@@ -19,7 +19,7 @@ pub use queue::{BridgeOut, BridgeOutgoing};
 use crate::{
     Hub, Object,
     hub::{EventBody, lock},
-    sessions::{DEFAULT_AGENT, Key},
+    sessions::Key,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -39,6 +39,7 @@ use toolyard_engine::{
     authority::{Demand, Effect, Scope},
     store::{Position, StoreError},
 };
+use toolyard_protocol::WorkspaceId;
 
 /// What the call of a tool by a bridged session demands.
 const BRIDGED_CALL: Demand = Demand::new(Some(Scope::Write), Effect::Recorded);
@@ -259,7 +260,7 @@ impl Hub {
                     ts: Timestamp::now().as_millisecond(),
                 };
                 let scope = if message.permission.is_some() { "operator.approvals" } else { "operator.read" };
-                self.tell("bridge.outbound", &said, scope);
+                self.tell(&session, "bridge.outbound", &said, scope);
             }
             let kept = kept.map_err(|error| format!("the message could not be kept, and was not sent: {error}"));
             self.with_bridge(|hub| ((), hub.outbound_stored(&session, seq, kept)));
@@ -300,7 +301,7 @@ impl Hub {
                     created_at_ms: now,
                     expires_at_ms: now.saturating_add_unsigned(left),
                 };
-                self.tell("bridge.permission.requested", &asked, "operator.approvals");
+                self.tell(&session, "bridge.permission.requested", &asked, "operator.approvals");
             }
             Action::QuestionClosed { session, request_id, how } => {
                 let (decision, by) = match how {
@@ -309,15 +310,17 @@ impl Hub {
                     QuestionOutcome::Withdrawn => ("withdrawn", None),
                 };
                 let ts = Timestamp::now().as_millisecond();
-                let settled = PermissionSettled { session_key: session, request_id, decision, by, ts };
-                self.tell("bridge.permission.resolved", &settled, "operator.approvals");
+                let settled = PermissionSettled { session_key: session.clone(), request_id, decision, by, ts };
+                self.tell(&session, "bridge.permission.resolved", &settled, "operator.approvals");
             }
             Action::Dropped { session, request_id } => {
                 tracing::warn!(session, request_id, "the oldest message for Claude was dropped: too many wait");
-                self.tell("bridge.dropped", &Dropped { session_key: session, request_id }, "operator.read");
+                let dropped = Dropped { session_key: session.clone(), request_id };
+                self.tell(&session, "bridge.dropped", &dropped, "operator.read");
             }
             Action::Presence { session, connected } => {
-                self.tell("bridge.connection", &Joined { session_key: session, connected }, "operator.read");
+                let joined = Joined { session_key: session.clone(), connected };
+                self.tell(&session, "bridge.connection", &joined, "operator.read");
             }
             // Carried out in the hub's order.
             Action::Send { .. }
@@ -329,10 +332,11 @@ impl Hub {
         }
     }
 
-    fn tell(&self, event: &'static str, payload: &impl Serialize, scope: &str) {
-        let body = EventBody::new(event, payload);
-        self.tell_everywhere(&body, scope);
-        self.broadcast(body, |c| c.role == "operator" && c.has(scope));
+    /// Sends an event of a session to the clients of its workspace.
+    fn tell(&self, session: &str, event: &'static str, payload: &impl Serialize, scope: &str) {
+        let (body, (workspace, _)) = (EventBody::new(event, payload), WorkspaceId::of(session));
+        self.tell_everywhere(&workspace, &body, scope);
+        self.broadcast_in(&workspace, body, |c| c.role == "operator" && c.has(scope));
     }
 
     /// Starts a call. It continues if the plugin disconnects; its result is recorded either way.
@@ -367,7 +371,7 @@ impl Hub {
 
 /// The agent of a session's key.
 fn agent_of(session: &str) -> String {
-    Key::read(session, None).map_or_else(|_| DEFAULT_AGENT.to_owned(), |key| key.agent)
+    Key::agent_of(session)
 }
 
 fn said_key(session: &str, seq: u64) -> String {

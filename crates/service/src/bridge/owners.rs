@@ -24,7 +24,7 @@ use toolyard_engine::{
     Caller, Door, Store,
     store::{Owner, StoreError, Swap},
 };
-use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_protocol::{ErrorCode, Failure, WorkspaceId};
 
 /// The node that has each session.
 const OWNERS: &str = "bridge.owners";
@@ -191,7 +191,7 @@ impl Hub {
         }
         let text = |name: &str| params.as_object().and_then(|params| params.get(name)).and_then(Value::as_str);
         // Parameters that cannot be read are refused by the method itself.
-        let key = Key::read(text(SESSION_KEY)?, text(AGENT_ID)).ok()?;
+        let key = Key::read(&client.connection.workspace, text(SESSION_KEY)?, text(AGENT_ID)).ok()?;
         let owner = match self.bridge_elsewhere(&key.full).await {
             Ok(owner) => owner?,
             Err(failure) => return Some(Err(failure.into())),
@@ -204,9 +204,13 @@ impl Hub {
     }
 
     /// A message for Claude that came by HTTP, for a session at another node; `None` if this node answers itself.
-    pub async fn received_elsewhere(&self, message: &super::Message) -> Option<Result<Box<RawValue>, Failure>> {
+    pub async fn received_elsewhere(
+        &self,
+        workspace: &WorkspaceId,
+        message: &super::Message,
+    ) -> Option<Result<Box<RawValue>, Failure>> {
         let cluster = self.service().cluster()?;
-        let key = Key::read(&message.session_key, message.agent_id.as_deref()).ok()?;
+        let key = Key::read(workspace, &message.session_key, message.agent_id.as_deref()).ok()?;
         let owner = match self.bridge_elsewhere(&key.full).await {
             Ok(owner) => owner?,
             Err(failure) => return Some(Err(failure)),
@@ -220,6 +224,7 @@ impl Hub {
             session: None,
             scopes: vec!["operator.write".to_owned()],
             is_person: false,
+            workspace: workspace.clone(),
         };
         let ask = Ask::Method { method: "bridge.inbound".to_owned(), params };
         Some(cluster.ask(&owner, &caller, ask, ROUTE_WITHIN).await)
@@ -269,6 +274,7 @@ impl Hub {
             session: Some(session.to_owned()),
             scopes: Vec::new(),
             is_person: false,
+            workspace: WorkspaceId::of(session).0,
         };
         let ask = Ask::HandOverBridge { session: session.to_owned(), token_sha256: digest, to: cluster.me().into() };
         if cluster.ask::<bool>(&owner, &caller, ask, HAND_OVER_WITHIN).await? {

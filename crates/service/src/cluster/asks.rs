@@ -153,18 +153,20 @@ impl Hub {
     pub async fn answer_node(&self, request: NodeRequest) -> Vec<u8> {
         let NodeRequest { caller, ask } = request;
         match ask {
-            Ask::CancelRun { run_id } => {
-                Reply::write(decided(&caller, RunsCancel::TERMS.demand, || self.service().engine().cancel_run(run_id)))
-            }
+            Ask::CancelRun { run_id } => Reply::write(decided(&caller, RunsCancel::TERMS.demand, || {
+                self.service().engine().cancel_run_for(&caller, run_id)
+            })),
             Ask::CancelCall { call_id } => Reply::write(decided(&caller, ToolsCancel::TERMS.demand, || {
-                self.service().engine().cancel_call(call_id)
+                self.service().engine().cancel_call_for(&caller, call_id)
             })),
             Ask::CallOffered(call) => Reply::write(self.call_offered(&caller, call).await),
             Ask::Method { method, params } => Reply::write(self.answer_method(&caller, &method, params).await),
             Ask::HandOverBridge { session, token_sha256, to } => {
                 Reply::write(self.hand_over_bridge(&session, &token_sha256, &to).await)
             }
-            Ask::Tell { event, payload, scope } => Reply::write(self.take_news(event, &payload, &scope)),
+            Ask::Tell { event, payload, scope } => {
+                Reply::write(self.take_news(&caller.workspace, event, &payload, &scope))
+            }
             // The door passes these on itself.
             Ask::Http(_) => {
                 Reply::<()>::write(Err(Failure::new(ErrorCode::ValidationError, "this is not a request of a node")))
@@ -182,7 +184,7 @@ fn decided<T>(caller: &Caller, demand: Demand, act: impl FnOnce() -> T) -> Resul
 impl Service {
     /// Cancels a run, wherever it is under way. `false` if it is not under way anywhere.
     pub(crate) async fn cancel_anywhere(&self, caller: &Caller, run_id: RunId) -> Result<bool, Failure> {
-        if self.engine().cancel_run(run_id) {
+        if self.engine().cancel_run_for(caller, run_id) {
             return Ok(true);
         }
         let Some(cluster) = self.cluster() else { return Ok(false) };
@@ -197,7 +199,7 @@ impl Service {
 
     /// Cancels a call, wherever it is under way. Nothing says which node has it, so that all are asked.
     pub(crate) async fn cancel_call_anywhere(&self, caller: &Caller, call_id: CallId) -> Result<bool, Failure> {
-        if self.engine().cancel_call(call_id) {
+        if self.engine().cancel_call_for(caller, call_id) {
             return Ok(true);
         }
         match self.cluster() {

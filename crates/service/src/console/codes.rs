@@ -3,7 +3,11 @@
 use super::{Console, Rights, hash_of, new_secret};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use toolyard_engine::store::{StoreError, Swap};
+use toolyard_engine::{
+    Caller,
+    store::{StoreError, Swap},
+};
+use toolyard_protocol::WorkspaceId;
 
 const SPACE: &str = "consoleCodes";
 /// Random bytes of a code.
@@ -50,6 +54,9 @@ pub(super) struct StoredCode {
     pub(super) rights: Rights,
     /// Who had it made.
     pub(super) by: String,
+    /// The workspace in which it was made.
+    #[serde(default, skip_serializing_if = "WorkspaceId::is_default")]
+    pub(super) workspace: WorkspaceId,
     expires_at_ms: i64,
     #[serde(default)]
     used: bool,
@@ -57,11 +64,13 @@ pub(super) struct StoredCode {
 
 impl Console {
     /// Makes a code with which one browser can be paired.
-    pub async fn make_code(&self, rights: Rights, for_phone: bool, by: &str) -> Result<PairingCode, StoreError> {
+    pub async fn make_code(&self, rights: Rights, for_phone: bool, by: &Caller) -> Result<PairingCode, StoreError> {
         let code = new_secret::<CODE_BYTES>()?;
         let life = if for_phone { PHONE_CODE_LIFE } else { CODE_LIFE };
         let expires_at = self.now().saturating_add(life).map_err(|e| StoreError::failed(e.to_string()))?;
-        let kept = StoredCode { rights, by: by.to_owned(), expires_at_ms: expires_at.as_millisecond(), used: false };
+        let (by, workspace) = (by.principal.clone(), by.workspace.clone());
+        let expires_at_ms = expires_at.as_millisecond();
+        let kept = StoredCode { rights, by, workspace, expires_at_ms, used: false };
         let position =
             self.store.put(SPACE, &hash_of(&code), write(&kept)?, expires_at.checked_add(REMEMBERED).ok())?;
         self.store.durable(position).await?;

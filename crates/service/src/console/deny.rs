@@ -11,7 +11,7 @@ use toolyard_engine::{
     authority::Scope,
     store::{StoreError, Swap},
 };
-use toolyard_protocol::Failure;
+use toolyard_protocol::{Failure, WorkspaceId};
 
 const SPACE: &str = "denyCodes";
 /// Random bytes of a code.
@@ -98,6 +98,7 @@ impl Service {
             is_person: false,
             ..Caller::cli(format!("deny-link:{}", kept.channel))
         };
+        let by = by.in_workspace(WorkspaceId::of(&kept.question).0);
         let verdict = Verdict {
             client: Some(format!("a link of the channel {}", kept.channel)),
             ..Verdict::from(ApprovalDecision::Deny)

@@ -20,7 +20,7 @@ use std::{
 };
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use toolyard_engine::{Events, Subscription, approvals::ApprovalEvent};
-use toolyard_protocol::{ExecutionEvent, RunId};
+use toolyard_protocol::{ExecutionEvent, RunId, WorkspaceId};
 
 /// Number of items that are kept for browsers that reconnect.
 const MAX_KEPT: usize = 2048;
@@ -87,6 +87,7 @@ struct Kept {
     seq: u64,
     body: Arc<EventBody>,
     audience: Audience,
+    workspace: Option<WorkspaceId>,
 }
 
 #[derive(Default)]
@@ -108,10 +109,11 @@ pub(super) struct Position {
 pub(crate) struct Feed(Mutex<State>);
 
 impl State {
-    fn send(&mut self, body: &Arc<EventBody>, audience: Audience) {
+    /// Sends an item to the audience in one workspace, or in all where none is named.
+    fn send(&mut self, body: &Arc<EventBody>, audience: Audience, workspace: Option<&WorkspaceId>) {
         self.subscribers.retain(|subscriber| {
             let Some(connection) = subscriber.upgrade().filter(|c| !c.stop.is_cancelled()) else { return false };
-            if audience.includes(&connection) {
+            if audience.includes(&connection) && workspace.is_none_or(|of| *of == connection.workspace) {
                 connection.outbox.event(body);
             }
             true
@@ -120,22 +122,22 @@ impl State {
 }
 
 impl Feed {
-    fn push(&self, news: &News, audience: Audience, at: Timestamp) {
+    fn push(&self, news: &News, audience: Audience, workspace: Option<WorkspaceId>, at: Timestamp) {
         let mut state = lock(&self.0);
         state.seq += 1;
         let seq = state.seq;
         let body = Arc::new(EventBody::new("feed", &Item { seq: Some(seq), at, news }));
-        state.send(&body, audience);
-        state.kept.push_back(Kept { seq, body, audience });
+        state.send(&body, audience, workspace.as_ref());
+        state.kept.push_back(Kept { seq, body, audience, workspace });
         if state.kept.len() > MAX_KEPT {
             state.kept.pop_front();
         }
     }
 
     /// Sends progress. A lost progress event does no harm: the event at the end of a run has the final counts.
-    fn tell(&self, news: &News, at: Timestamp) {
+    fn tell(&self, news: &News, workspace: &WorkspaceId, at: Timestamp) {
         let body = Arc::new(EventBody::new("feed", &Item { seq: None, at, news }).droppable());
-        lock(&self.0).send(&body, Audience::Readers);
+        lock(&self.0).send(&body, Audience::Readers, Some(workspace));
     }
 
     fn has_subscribers(&self) -> bool {
@@ -172,7 +174,8 @@ impl Hub {
         let resumed = after.is_some_and(|after| after + 1 >= oldest && after <= state.seq);
         if resumed {
             for kept in state.kept.iter().filter(|kept| after.is_some_and(|after| kept.seq > after)) {
-                if kept.audience.includes(connection) {
+                let is_own = kept.workspace.as_ref().is_none_or(|of| *of == connection.workspace);
+                if is_own && kept.audience.includes(connection) {
                     connection.outbox.event(&kept.body);
                 }
             }
@@ -196,7 +199,7 @@ impl Hub {
                 event = sources.devices.recv() => self.tell_device(event),
                 _ = tick.tick() => {
                     if sources.runs.take_lost() > 0 {
-                        self.inner.feed.push(&News::Lost, Audience::Readers, Timestamp::now());
+                        self.inner.feed.push(&News::Lost, Audience::Readers, None, Timestamp::now());
                     }
                     if self.inner.feed.has_subscribers() {
                         alone_since = None;
@@ -213,8 +216,9 @@ impl Hub {
     async fn tell_run(&self, event: &ExecutionEvent, told: &mut HashMap<RunId, u64>) {
         told.remove(&event.run_id);
         let run = counted(self.service(), event.run_id).await.map(Box::new);
+        let workspace = workspace_of(run.as_deref());
         let news = News::Run { event: event.event_type.as_str(), run_id: event.run_id, run };
-        self.inner.feed.push(&news, Audience::Readers, event.timestamp);
+        self.inner.feed.push(&news, Audience::Readers, Some(workspace), event.timestamp);
     }
 
     /// Sends the counts of running runs that have made calls since the last time.
@@ -223,8 +227,9 @@ impl Hub {
             let Some(run) = counted(self.service(), run_id).await else { continue };
             let calls = run.counts.as_ref().map_or(0, |counts| counts.calls);
             if told.insert(run_id, calls).is_some_and(|before| before != calls) {
+                let workspace = workspace_of(Some(&run));
                 let news = News::Run { event: "run.progress", run_id, run: Some(Box::new(run)) };
-                self.inner.feed.tell(&news, Timestamp::now());
+                self.inner.feed.tell(&news, &workspace, Timestamp::now());
             }
         }
     }
@@ -240,28 +245,29 @@ impl Hub {
                 ("resolved", approval, body)
             }
             Err(RecvError::Lagged(_)) => {
-                return self.inner.feed.push(&News::Lost, Audience::Readers, Timestamp::now());
+                return self.inner.feed.push(&News::Lost, Audience::Readers, None, Timestamp::now());
             }
             Err(RecvError::Closed) => return,
         };
         match body {
             Ok(body) => {
+                let workspace = Some(approval.request.workspace());
                 let news = News::Approval { event, id: approval.request.id.clone(), approval: body };
-                self.inner.feed.push(&news, Audience::Approvers, Timestamp::now());
+                self.inner.feed.push(&news, Audience::Approvers, workspace, Timestamp::now());
             }
             Err(error) => tracing::error!(%error, "a question cannot be written"),
         }
     }
 
     fn tell_device(&self, event: Result<DeviceEvent, RecvError>) {
-        let (event, device_id) = match event {
-            Ok(DeviceEvent::Paired { device_id }) => ("paired", device_id),
-            Ok(DeviceEvent::Requested(request)) => ("requested", request.device.device_id),
-            Ok(DeviceEvent::Resolved { device_id, .. }) => ("resolved", device_id),
-            Ok(DeviceEvent::Revoked { device_id }) => ("revoked", device_id),
+        let (event, device_id, workspace) = match event {
+            Ok(DeviceEvent::Paired { device_id, workspace }) => ("paired", device_id, workspace),
+            Ok(DeviceEvent::Requested(request)) => ("requested", request.device.device_id, request.device.workspace),
+            Ok(DeviceEvent::Resolved { device_id, workspace, .. }) => ("resolved", device_id, workspace),
+            Ok(DeviceEvent::Revoked { device_id, workspace }) => ("revoked", device_id, workspace),
             Err(_) => return,
         };
-        self.inner.feed.push(&News::Device { event, device_id }, Audience::Owners, Timestamp::now());
+        self.inner.feed.push(&News::Device { event, device_id }, Audience::Owners, Some(workspace), Timestamp::now());
     }
 }
 
@@ -281,6 +287,12 @@ impl Sources {
             devices: hub.service().devices().subscribe(),
         }
     }
+}
+
+/// The workspace of a run, which its session names. Runs that are not listed are the default one's.
+fn workspace_of(run: Option<&RunSummary>) -> WorkspaceId {
+    let session = run.and_then(|run| run.session.as_deref());
+    session.map_or_else(WorkspaceId::default, |session| WorkspaceId::of(session).0)
 }
 
 /// A run's row as it is now.

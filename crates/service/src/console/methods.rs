@@ -48,7 +48,7 @@ impl Handle<ConsoleCode> for Service {
                 .suggest("Start it with `toolyard up`, then run `toolyard console` again.")
                 .into());
         };
-        let code = self.console().make_code(params.rights, params.phone, &call.caller.principal).await?;
+        let code = self.console().make_code(params.rights, params.phone, &call.caller).await?;
         Ok(NewCode { url: format!("{address}/pair#{}", code.code), expires_at: code.expires_at })
     }
 }

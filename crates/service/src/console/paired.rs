@@ -1,14 +1,17 @@
 //! Browsers that were paired: how they become devices, and how they are recognised.
 
 use super::{CodeProblem, Console, Rights, hash_of, is_secret, new_secret};
-use crate::devices::{Device, ShownDevice};
+use crate::{
+    devices::{Device, ShownDevice},
+    workspaces,
+};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use ed25519_dalek::{Signature, VerifyingKey};
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_engine::store::StoreError;
-use toolyard_protocol::canonical;
+use toolyard_protocol::{WorkspaceId, canonical};
 
 /// The id of the console among clients, and what it is used as.
 pub const CLIENT_ID: &str = "toolyard-console";
@@ -54,6 +57,9 @@ pub struct ShownConsole {
     pub paired_at: Timestamp,
     /// Until when it is paired.
     pub expires_at: Timestamp,
+    /// The workspace that it shows; absent for the default one.
+    #[serde(default, skip_serializing_if = "WorkspaceId::is_default")]
+    pub workspace: WorkspaceId,
 }
 
 impl ShownConsole {
@@ -66,6 +72,7 @@ impl ShownConsole {
             rights: console.rights,
             paired_at: Timestamp::from_millisecond(device.created_at_ms).unwrap_or_default(),
             expires_at: Timestamp::from_millisecond(console.expires_at_ms).unwrap_or_default(),
+            workspace: device.workspace.clone(),
         })
     }
 }
@@ -111,15 +118,25 @@ impl Console {
     /// checked: a code that comes with a wrong one is not used up.
     pub async fn pair(&self, code: &str, pairing: &Pairing<'_>) -> Result<(Device, String), CodeProblem> {
         let kept = self.use_code(code)?;
-        Ok(self.keep(pairing, kept.rights, &kept.by).await?)
+        Ok(self.keep(pairing, kept.rights, &kept.by, kept.workspace).await?)
     }
 
-    /// Pairs a browser whose user knew the gateway's token. Agents know it as well, so it gives no right to decide.
-    pub async fn pair_viewer(&self, pairing: &Pairing<'_>) -> Result<(Device, String), StoreError> {
-        self.keep(pairing, Rights::Viewer, "the gateway's token").await
+    /// Pairs a browser whose user knew the token of a workspace. Agents know it as well, so it gives no right to decide.
+    pub async fn pair_viewer(
+        &self,
+        pairing: &Pairing<'_>,
+        workspace: WorkspaceId,
+    ) -> Result<(Device, String), StoreError> {
+        self.keep(pairing, Rights::Viewer, "the gateway's token", workspace).await
     }
 
-    async fn keep(&self, pairing: &Pairing<'_>, rights: Rights, by: &str) -> Result<(Device, String), StoreError> {
+    async fn keep(
+        &self,
+        pairing: &Pairing<'_>,
+        rights: Rights,
+        by: &str,
+        workspace: WorkspaceId,
+    ) -> Result<(Device, String), StoreError> {
         let now = self.now();
         let key = BASE64URL.decode(pairing.public_key).map_err(|e| StoreError::failed(e.to_string()))?;
         let secret = new_secret::<COOKIE_BYTES>()?;
@@ -133,7 +150,7 @@ impl Console {
             platform: "browser".to_owned(),
             display_name: name.filter(|name| !name.trim().is_empty()),
             role: "operator".to_owned(),
-            scopes: rights.scopes(),
+            scopes: workspaces::held_scopes(&workspace, rights.scopes()),
             approved_by: by.to_owned(),
             created_at_ms: now.as_millisecond(),
             issued_at_ms: now.as_millisecond(),
@@ -145,6 +162,7 @@ impl Console {
                 expires_at_ms: expires_at.as_millisecond(),
                 seen_at_ms: None,
             }),
+            workspace,
         };
         self.devices.pair_console(&device).await?;
         let cookie = format!("{}.{secret}", device.device_id);

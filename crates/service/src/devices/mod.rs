@@ -23,7 +23,7 @@ use toolyard_engine::{
     authority::{self, holds},
     store::StoreError,
 };
-use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_protocol::{ErrorCode, Failure, WorkspaceId};
 
 const DEVICES: &str = "devices";
 const REQUESTS: &str = "pairing";
@@ -69,6 +69,9 @@ pub struct Device {
     /// What makes it a person's browser.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub console: Option<ConsoleDevice>,
+    /// The workspace of the credential with which it was paired.
+    #[serde(default, skip_serializing_if = "WorkspaceId::is_default")]
+    pub workspace: WorkspaceId,
 }
 
 impl Device {
@@ -111,11 +114,11 @@ pub(crate) enum DeviceEvent {
     /// A device asks to be paired.
     Requested(Box<PairingRequest>),
     /// An operator decided.
-    Resolved { request_id: String, device_id: String, decision: &'static str },
+    Resolved { request_id: String, device_id: String, decision: &'static str, workspace: WorkspaceId },
     /// A browser was paired.
-    Paired { device_id: String },
+    Paired { device_id: String, workspace: WorkspaceId },
     /// A token was revoked.
-    Revoked { device_id: String },
+    Revoked { device_id: String, workspace: WorkspaceId },
 }
 
 /// A person may abbreviate a device's id to this many characters.
@@ -219,7 +222,12 @@ impl Devices {
     }
 
     async fn merge(&self, mut device: Device) -> Result<Device, StoreError> {
-        if let Some(known) = self.get(&device.device_id)? {
+        let known = self.get(&device.device_id)?;
+        if let Some(moved) = known.as_ref().filter(|known| known.workspace != device.workspace) {
+            // It shows the credential of another workspace: nothing that it had is carried over, and its connections end.
+            self.tell(DeviceEvent::Revoked { device_id: moved.device_id.clone(), workspace: moved.workspace.clone() });
+        }
+        if let Some(known) = known.filter(|known| known.workspace == device.workspace) {
             device.created_at_ms = known.created_at_ms;
             device.generation = known.generation;
             device.issued_at_ms = known.issued_at_ms;
@@ -246,7 +254,8 @@ impl Devices {
     pub(crate) async fn pair_console(&self, device: &Device) -> Result<(), StoreError> {
         let _held = self.changing.lock().await;
         self.save(device).await?;
-        self.tell(DeviceEvent::Paired { device_id: device.device_id.clone() });
+        let (device_id, workspace) = (device.device_id.clone(), device.workspace.clone());
+        self.tell(DeviceEvent::Paired { device_id, workspace });
         Ok(())
     }
 
@@ -263,7 +272,8 @@ impl Devices {
 
     /// Stores a pairing request. A device that asks again keeps its request.
     pub async fn request(&self, device: Device, remote_ip: String) -> Result<PairingRequest, Failure> {
-        let waiting = self.requests()?;
+        let mut waiting = self.requests()?;
+        waiting.retain(|request| request.device.workspace == device.workspace);
         if let Some(known) =
             waiting.iter().find(|r| r.device.device_id == device.device_id && r.device.scopes == device.scopes)
         {
@@ -282,16 +292,16 @@ impl Devices {
         Ok(request)
     }
 
-    /// The pairing request with this id.
-    pub fn request_with_id(&self, request_id: &str) -> Result<PairingRequest, Failure> {
-        let found = self.requests()?.into_iter().find(|request| request.request_id == request_id);
+    /// The pairing request with this id, in the caller's workspace.
+    pub fn request_with_id(&self, by: &Caller, request_id: &str) -> Result<PairingRequest, Failure> {
+        let found = self.requests_for(by)?.into_iter().find(|request| request.request_id == request_id);
         found.ok_or_else(no_request)
     }
 
     /// The pairing request that a person means: by its id, by the device's id, or by a beginning of the device's id
     /// that no other request shares.
-    pub fn request_named(&self, name: &str) -> Result<PairingRequest, Failure> {
-        let requests = self.requests()?;
+    pub fn request_named(&self, by: &Caller, name: &str) -> Result<PairingRequest, Failure> {
+        let requests = self.requests_for(by)?;
         if let Some(found) = requests.iter().find(|request| request.request_id == name) {
             return Ok(found.clone());
         }
@@ -299,17 +309,21 @@ impl Devices {
     }
 
     /// The paired device that a person means: by its id, or by a beginning of it that no other device shares.
-    pub fn device_named(&self, name: &str) -> Result<Device, Failure> {
-        one_named(self.list()?, name, |device| &device.device_id)?.ok_or_else(no_device)
+    pub fn device_named(&self, by: &Caller, name: &str) -> Result<Device, Failure> {
+        one_named(self.list_for(by)?, name, |device| &device.device_id)?.ok_or_else(no_device)
     }
 
     /// Approves a pairing request, with at most the scopes that the approving caller holds.
     pub async fn approve(&self, request: &PairingRequest, by: &Caller) -> Result<Device, Failure> {
         let _held = self.changing.lock().await;
         // Pairing also changes what the device already has: its role, and a narrowed token.
-        let known = self.get(&request.device.device_id)?.map(|device| device.scopes).unwrap_or_default();
+        if !authority::sees(by, &request.device.workspace) {
+            return Err(no_request());
+        }
+        let known = self.get(&request.device.device_id)?.filter(|known| authority::sees(by, &known.workspace));
+        let known = known.map(|device| device.scopes).unwrap_or_default();
         authority::covers(by, request.device.scopes.iter().chain(&known))?;
-        self.take_request(request).await?;
+        self.take_request(by, request).await?;
         let device = self.merge(Device { approved_by: by.principal.clone(), ..request.device.clone() }).await?;
         self.resolved(request, "approved");
         Ok(device)
@@ -319,7 +333,7 @@ impl Devices {
     pub async fn reject(&self, request: &PairingRequest, by: &Caller) -> Result<(), Failure> {
         let _held = self.changing.lock().await;
         authority::covers(by, &request.device.scopes)?;
-        self.take_request(request).await?;
+        self.take_request(by, request).await?;
         self.resolved(request, "rejected");
         Ok(())
     }
@@ -331,12 +345,13 @@ impl Devices {
 
     fn resolved(&self, request: &PairingRequest, decision: &'static str) {
         let (request_id, device_id) = (request.request_id.clone(), request.device.device_id.clone());
-        self.tell(DeviceEvent::Resolved { request_id, device_id, decision });
+        let workspace = request.device.workspace.clone();
+        self.tell(DeviceEvent::Resolved { request_id, device_id, decision, workspace });
     }
 
     /// Removes a request from the list; fails if another caller has removed it first.
-    async fn take_request(&self, request: &PairingRequest) -> Result<(), Failure> {
-        self.request_with_id(&request.request_id)?;
+    async fn take_request(&self, by: &Caller, request: &PairingRequest) -> Result<(), Failure> {
+        self.request_with_id(by, &request.request_id)?;
         let position = self.store.remove(REQUESTS, &request.request_id)?;
         Ok(self.store.durable(position).await?)
     }
@@ -345,13 +360,14 @@ impl Devices {
     /// which it may always remove; any other device must hold no more scopes than the caller.
     pub async fn revoke(&self, device_id: &str, by: &Caller, own: Option<&str>) -> Result<Device, Failure> {
         let _held = self.changing.lock().await;
-        let device = self.get(device_id)?.ok_or_else(no_device)?;
+        let device = self.get(device_id)?.filter(|device| authority::sees(by, &device.workspace));
+        let device = device.ok_or_else(no_device)?;
         if own != Some(device_id) {
             authority::covers(by, &device.scopes)?;
         }
         let position = self.store.remove(DEVICES, &device.device_id)?;
         self.store.durable(position).await?;
-        self.tell(DeviceEvent::Revoked { device_id: device.device_id.clone() });
+        self.tell_revoked(&device);
         Ok(device)
     }
 
@@ -365,7 +381,8 @@ impl Devices {
         by: &Caller,
     ) -> Result<(Device, String), UnchangedReason> {
         let _held = self.changing.lock().await;
-        let known = self.get(device_id).map_err(UnchangedReason::Store)?.filter(|device| device.role == role);
+        let is_it = |device: &Device| device.role == role && authority::sees(by, &device.workspace);
+        let known = self.get(device_id).map_err(UnchangedReason::Store)?.filter(is_it);
         let mut device = known.ok_or(UnchangedReason::UnknownDeviceOrRole)?;
         let touched = device.token_scopes().iter().chain(scopes.iter().flatten());
         authority::covers(by, touched).map_err(|_| UnchangedReason::BeyondTheCaller)?;
@@ -378,15 +395,46 @@ impl Devices {
         device.generation += 1;
         device.issued_at_ms = now.as_millisecond();
         self.save(&device).await.map_err(UnchangedReason::Store)?;
-        self.tell(DeviceEvent::Revoked { device_id: device.device_id.clone() });
+        self.tell_revoked(&device);
         let token = self.token(&device).map_err(UnchangedReason::Store)?;
         Ok((device, token))
     }
 
-    /// Devices and requests as doors show them.
-    pub(crate) fn overview(&self) -> Result<DevicesAnswer, StoreError> {
-        let paired = self.list()?.into_iter().map(ShownDevice::from).collect();
-        let pending = self.requests()?.into_iter().map(PendingDevice::from).collect();
+    fn tell_revoked(&self, device: &Device) {
+        let (device_id, workspace) = (device.device_id.clone(), device.workspace.clone());
+        self.tell(DeviceEvent::Revoked { device_id, workspace });
+    }
+
+    fn list_for(&self, by: &Caller) -> Result<Vec<Device>, StoreError> {
+        let mut own = self.list()?;
+        own.retain(|device| authority::sees(by, &device.workspace));
+        Ok(own)
+    }
+
+    fn requests_for(&self, by: &Caller) -> Result<Vec<PairingRequest>, StoreError> {
+        let mut own = self.requests()?;
+        own.retain(|request| authority::sees(by, &request.device.workspace));
+        Ok(own)
+    }
+
+    /// Removes every device and pairing request of a workspace, which is removed itself.
+    pub(crate) async fn remove_workspace(&self, workspace: &WorkspaceId) -> Result<(), StoreError> {
+        let _held = self.changing.lock().await;
+        for request in self.requests()?.iter().filter(|request| request.device.workspace == *workspace) {
+            self.store.remove(REQUESTS, &request.request_id)?;
+        }
+        for device in self.list()?.iter().filter(|device| device.workspace == *workspace) {
+            let position = self.store.remove(DEVICES, &device.device_id)?;
+            self.store.durable(position).await?;
+            self.tell_revoked(device);
+        }
+        Ok(())
+    }
+
+    /// Devices and requests of the caller's workspace, as doors show them.
+    pub(crate) fn overview(&self, by: &Caller) -> Result<DevicesAnswer, StoreError> {
+        let paired = self.list_for(by)?.into_iter().map(ShownDevice::from).collect();
+        let pending = self.requests_for(by)?.into_iter().map(PendingDevice::from).collect();
         Ok(DevicesAnswer { pending, paired })
     }
 }
@@ -437,6 +485,7 @@ mod tests {
             generation: 0,
             narrowed: None,
             console: None,
+            workspace: WorkspaceId::default(),
         };
         let paired = devices.pair(device.clone()).await.unwrap();
         let token = devices.token(&paired).unwrap();
@@ -460,7 +509,7 @@ mod tests {
         assert!(matches!(node, Err(UnchangedReason::UnknownDeviceOrRole)));
         let back = devices.pair(Device { scopes: vec!["operator.write".into()], ..rotated.clone() }).await.unwrap();
         assert_eq!(back.narrowed, None, "the shared credential gives back what the device was given");
-        let named = devices.device_named(&rotated.device_id[..10]).unwrap();
+        let named = devices.device_named(&owner, &rotated.device_id[..10]).unwrap();
         devices.revoke(&named.device_id, &owner, None).await.unwrap();
         assert!(devices.get(&rotated.device_id).unwrap().is_none());
     }

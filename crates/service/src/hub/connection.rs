@@ -22,6 +22,7 @@ use toolyard_engine::{
     approvals::ApproverPresence,
     authority::{self, Demand, Refusal, holds},
 };
+use toolyard_protocol::WorkspaceId;
 
 /// Clients whose purpose is to show approvals, whatever capabilities they name.
 const APPROVER_CLIENTS: [&str; 7] = [
@@ -96,6 +97,10 @@ pub struct Admitted {
     pub node: Option<Box<NodeSurface>>,
     /// What it may do as a person's browser; absent at the WebSocket door.
     pub console: Option<Rights>,
+    /// The workspace that its credential names.
+    pub workspace: WorkspaceId,
+    /// Which token of the workspace it showed; absent for the gateway's own token and for devices.
+    pub token_generation: Option<u64>,
 }
 
 /// One connected client; the results of its handshake are read through `Deref`.
@@ -131,14 +136,17 @@ impl Connection {
         let (outbox, outgoing) = Outbox::new();
         let kind = if admitted.console.is_some() { "console" } else { "device" };
         let principal = admitted.device.as_ref().map_or_else(|| "operator".to_owned(), |d| format!("{kind}:{d}"));
-        let standing = Arc::new(Caller {
+        let standing = Caller {
             door: if admitted.console.is_some() { Door::Console } else { Door::Gateway },
-            principal: principal.clone(),
+            principal,
             agent: "main".to_owned(),
             session: None,
             scopes: admitted.scopes.clone(),
             is_person: admitted.console.is_some_and(Rights::is_person),
-        });
+            workspace: WorkspaceId::default(),
+        };
+        let standing = Arc::new(standing.in_workspace(admitted.workspace.clone()));
+        let principal = standing.principal.clone();
         let connection = Self {
             stop,
             standing,
@@ -168,6 +176,8 @@ impl Connection {
             address: IpAddr::from([0, 0, 0, 0]),
             node: None,
             console: None,
+            workspace: caller.workspace.clone(),
+            token_generation: None,
         };
         let (connection, _) = Self::new(admitted, LastHeard::default(), stop);
         Self { principal: caller.principal.clone(), ..connection }

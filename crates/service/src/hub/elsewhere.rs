@@ -25,7 +25,7 @@ use toolyard_engine::{
     BoxFuture, CallContext, Caller, Door, Failed, Output, Prepared, Provider, Store, ToolExchange,
     store::{NodeState, Owner, StoreError},
 };
-use toolyard_protocol::{DEFAULT_TIMEOUT_MS, ErrorCode, Failure, ToolCall, ToolDefinition, canonical};
+use toolyard_protocol::{DEFAULT_TIMEOUT_MS, ErrorCode, Failure, ToolCall, ToolDefinition, WorkspaceId, canonical};
 
 /// The clients of each node, by node.
 const CLIENTS: &str = "nodeClients";
@@ -65,6 +65,7 @@ struct News {
     event: String,
     payload: Value,
     scope: String,
+    workspace: WorkspaceId,
 }
 
 impl Default for Elsewhere {
@@ -90,8 +91,17 @@ struct Known {
 struct Clients {
     life: NodeLife,
     settings: SettingsFact,
-    presence: Vec<Presence>,
+    presence: Vec<PresenceFact>,
     approvers: Vec<ApproverFact>,
+}
+
+/// A client in the presence list of its workspace.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct PresenceFact {
+    #[serde(flatten)]
+    presence: Presence,
+    #[serde(default, skip_serializing_if = "WorkspaceId::is_default")]
+    workspace: WorkspaceId,
 }
 
 /// The settings that must be the same at all nodes.
@@ -122,6 +132,8 @@ struct ApproverFact {
     is_person: bool,
     exec: bool,
     plugin: bool,
+    #[serde(default, skip_serializing_if = "WorkspaceId::is_default")]
+    workspace: WorkspaceId,
 }
 
 /// The tools that one client offers.
@@ -197,8 +209,10 @@ impl Elsewhere {
     }
 
     /// The clients of other nodes, for the presence list.
-    pub(super) fn presence(&self) -> Vec<Presence> {
-        lock(&self.known).clients.iter().flat_map(|clients| clients.presence.clone()).collect()
+    pub(super) fn presence(&self, workspace: &WorkspaceId) -> Vec<Presence> {
+        let known = lock(&self.known);
+        let shown = known.clients.iter().flat_map(|clients| &clients.presence);
+        shown.filter(|shown| shown.workspace == *workspace).map(|shown| shown.presence.clone()).collect()
     }
 
     /// Whether a client of another node shows approvals of a kind and passes a check.
@@ -213,6 +227,7 @@ impl Elsewhere {
                     device: approver.device.as_deref(),
                     scopes: &approver.scopes,
                     is_person: approver.is_person,
+                    workspace: &approver.workspace,
                 })
         })
     }
@@ -244,7 +259,7 @@ impl Hub {
     }
 
     /// Has the clients of other nodes receive an event.
-    pub(crate) fn tell_everywhere(&self, body: &EventBody, scope: &str) {
+    pub(crate) fn tell_everywhere(&self, workspace: &WorkspaceId, body: &EventBody, scope: &str) {
         if self.cluster().is_none() {
             return;
         }
@@ -255,7 +270,7 @@ impl Hub {
                 return self.inner.metrics.event_dropped();
             }
         };
-        let news = News { event: body.name.clone(), payload, scope: scope.to_owned() };
+        let news = News { event: body.name.clone(), payload, scope: scope.to_owned(), workspace: workspace.clone() };
         if self.inner.elsewhere.news.try_send(news).is_err() {
             self.inner.metrics.event_dropped();
         }
@@ -266,16 +281,17 @@ impl Hub {
         let Some(mut waiting) = lock(&self.inner.elsewhere.waiting_news).take() else { return };
         let Some(cluster) = self.cluster().cloned() else { return };
         let Owner { node, .. } = cluster.me().clone();
-        let caller = Arc::new(Caller {
+        let sender = |workspace| Caller {
             door: Door::Internal,
             principal: format!("node:{node}"),
             agent: "main".to_owned(),
             session: None,
             scopes: Vec::new(),
             is_person: false,
-        });
+            workspace,
+        };
         loop {
-            let News { event, payload, scope } = tokio::select! {
+            let News { event, payload, scope, workspace } = tokio::select! {
                 news = waiting.recv() => match news {
                     Some(news) => news,
                     None => return,
@@ -289,6 +305,7 @@ impl Hub {
                     continue;
                 }
             };
+            let caller = Arc::new(sender(workspace));
             let mut asked = tokio::task::JoinSet::new();
             for other in others {
                 let ask = Ask::Tell { event: event.clone(), payload: payload.clone(), scope: scope.clone() };
@@ -304,11 +321,17 @@ impl Hub {
     }
 
     /// Sends an event of another node to the clients of this one.
-    pub(crate) fn take_news(&self, event: String, payload: &Value, scope: &str) -> Result<(), Failure> {
+    pub(crate) fn take_news(
+        &self,
+        workspace: &WorkspaceId,
+        event: String,
+        payload: &Value,
+        scope: &str,
+    ) -> Result<(), Failure> {
         if !event.starts_with(NEWS_PREFIX) {
             return Err(Failure::new(ErrorCode::PolicyDenied, "a node may send events of bridged sessions only"));
         }
-        self.broadcast(EventBody::new(event, payload), |c| c.role == "operator" && c.has(scope));
+        self.broadcast_in(workspace, EventBody::new(event, payload), |c| c.role == "operator" && c.has(scope));
         Ok(())
     }
 
@@ -334,14 +357,7 @@ impl Hub {
         agents.sort();
         agents.dedup();
         let policies = agents.into_iter().map(|agent| {
-            let caller = Caller {
-                door: Door::Gateway,
-                principal: String::new(),
-                agent,
-                session: None,
-                scopes: Vec::new(),
-                is_person: false,
-            };
+            let caller = Caller { door: Door::Gateway, agent, scopes: Vec::new(), is_person: false, ..Caller::cli("") };
             format!("{} {}\n", caller.agent, engine.policy_for(&caller).hash())
         });
         let policy = canonical::hex(&canonical::sha256(policies.collect::<String>().as_bytes()));
@@ -473,12 +489,13 @@ impl Hub {
         }
     }
 
-    fn own_presence(&self) -> Vec<Presence> {
+    fn own_presence(&self) -> Vec<PresenceFact> {
         let connections = self.read_connections();
         let mut shown: Vec<&Arc<Connection>> = connections.values().filter(|c| c.is_shown()).collect();
         shown.sort_by(|a, b| b.online_since.cmp(&a.online_since).then_with(|| a.id.cmp(&b.id)));
         shown.truncate(super::MAX_SHOWN);
-        shown.into_iter().map(|connection| connection.presence()).collect()
+        let fact = |c: &Arc<Connection>| PresenceFact { presence: c.presence(), workspace: c.workspace.clone() };
+        shown.into_iter().map(fact).collect()
     }
 
     fn own_approvers(&self) -> Vec<ApproverFact> {
@@ -492,6 +509,7 @@ impl Hub {
                 is_person: connection.standing().is_person,
                 exec: connection.shows_approvals("exec"),
                 plugin: connection.shows_approvals("plugin"),
+                workspace: connection.workspace.clone(),
             })
             .filter(|approver| approver.exec || approver.plugin)
             .collect();

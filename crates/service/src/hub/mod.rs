@@ -27,7 +27,7 @@ pub use crate::settings::MAX_BUFFERED_BYTES;
 use crate::{HubSettings, Service, bridge::Bridge, console::Feed, health::HealthCache, metrics::Metrics, pulse::Pulse};
 use jiff::Timestamp;
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
         atomic::{AtomicU64, Ordering},
@@ -35,6 +35,7 @@ use std::{
 };
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use toolyard_protocol::WorkspaceId;
 
 /// The largest number of clients in a presence list, newest first. The list is for people, and every client receives
 /// it.
@@ -97,7 +98,7 @@ impl Hub {
             stop,
         });
         let hub = Self { inner };
-        if let Err(error) = crate::sessions::ensure_main(hub.service().engine().store()) {
+        if let Err(error) = crate::sessions::ensure_main(hub.service().engine().store(), &WorkspaceId::default()) {
             tracing::error!(%error, "the main session cannot be made");
         }
         hub.restore_bridge();
@@ -139,7 +140,7 @@ impl Hub {
     pub fn admit(&self, admitted: Admitted, heard: LastHeard) -> (Arc<Connection>, Outgoing) {
         let (mut connection, outgoing) = Connection::new(admitted, heard, self.inner.stop.child_token());
         if connection.shows_approvals("exec") || connection.shows_approvals("plugin") {
-            connection.approver = Some(self.service().engine().approvals().approver_connected());
+            connection.approver = Some(self.service().engine().approvals().approver_connected(&connection.workspace));
         }
         let connection = Arc::new(connection);
         if connection.approver.is_some() {
@@ -176,15 +177,31 @@ impl Hub {
         self.read_connections().values().any(|c| wanted(c))
     }
 
-    /// Connections of nodes, the oldest first.
-    pub(crate) fn nodes(&self) -> Vec<Arc<Connection>> {
-        let mut nodes: Vec<_> = self.read_connections().values().filter(|c| c.node.is_some()).cloned().collect();
+    /// Connections of a workspace's nodes, the oldest first.
+    pub(crate) fn nodes(&self, workspace: &WorkspaceId) -> Vec<Arc<Connection>> {
+        let is_one = |c: &&Arc<Connection>| c.node.is_some() && c.workspace == *workspace;
+        let mut nodes: Vec<_> = self.read_connections().values().filter(is_one).cloned().collect();
         nodes.sort_by(|a, b| a.online_since.cmp(&b.online_since).then_with(|| a.id.cmp(&b.id)));
         nodes
     }
 
-    /// Sends an event to every matching connection.
-    pub(crate) fn broadcast(&self, body: EventBody, wanted: impl Fn(&Connection) -> bool) {
+    /// The number of clients of a workspace that are connected.
+    pub(crate) fn count_of(&self, workspace: &WorkspaceId) -> usize {
+        self.read_connections().values().filter(|c| c.workspace == *workspace).count()
+    }
+
+    /// The workspaces of the clients that are connected.
+    pub(super) fn connected_workspaces(&self) -> BTreeSet<WorkspaceId> {
+        self.read_connections().values().map(|c| c.workspace.clone()).collect()
+    }
+
+    /// Sends an event to every matching connection of a workspace.
+    pub(crate) fn broadcast_in(&self, workspace: &WorkspaceId, body: EventBody, wanted: impl Fn(&Connection) -> bool) {
+        self.broadcast(body, |c| c.workspace == *workspace && wanted(c));
+    }
+
+    /// Sends an event to every matching connection, whatever its workspace.
+    fn broadcast(&self, body: EventBody, wanted: impl Fn(&Connection) -> bool) {
         let body = Arc::new(body);
         for connection in self.read_connections().values() {
             if wanted(connection) && !connection.outbox.event(&body) {
@@ -193,8 +210,8 @@ impl Hub {
         }
     }
 
-    /// This gateway and all connected clients.
-    pub fn presence(&self) -> Vec<Present> {
+    /// This gateway and all connected clients of a workspace.
+    pub fn presence(&self, workspace: &WorkspaceId) -> Vec<Present> {
         let system = rustix::system::uname();
         let word = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
         let (host, version) = (word(system.nodename()), env!("CARGO_PKG_VERSION"));
@@ -211,14 +228,15 @@ impl Hub {
             host,
         };
         let connections = self.read_connections();
-        let mut others: Vec<&Arc<Connection>> = connections.values().filter(|c| c.is_shown()).collect();
+        let mut others: Vec<&Arc<Connection>> =
+            connections.values().filter(|c| c.is_shown() && c.workspace == *workspace).collect();
         if others.len() > MAX_SHOWN {
             let rest = others.len() - MAX_SHOWN;
             others.select_nth_unstable_by_key(rest, |c| c.online_since);
             others.drain(..rest);
         }
         others.sort_by_key(|c| c.online_since);
-        let others = others.into_iter().map(|c| c.presence()).chain(self.inner.elsewhere.presence());
+        let others = others.into_iter().map(|c| c.presence()).chain(self.inner.elsewhere.presence(workspace));
         let others = others.map(|presence| Present::Client(Box::new(presence)));
         std::iter::once(Present::Own(own)).chain(others).collect()
     }

@@ -1,6 +1,6 @@
 //! The tasks that send events to connections: ticks, presence, health, approvals, devices, shutdown.
 
-use super::{EventBody, Hub, Out, Present, event::Tick};
+use super::{Connection, EventBody, Hub, Out, Present, event::Tick};
 use crate::{
     approvals,
     devices::{DeviceEvent, PairingNews, PairingOutcome},
@@ -9,7 +9,7 @@ use crate::{
 use jiff::Timestamp;
 use serde::Serialize;
 use std::{
-    sync::atomic::Ordering,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 use tokio::sync::broadcast::error::RecvError;
@@ -20,6 +20,9 @@ const PRESENCE_PAUSE: Duration = Duration::from_millis(250);
 /// The pause grows by `PRESENCE_PAUSE` for each this many clients, because sending a list of all clients to all clients
 /// grows with their square.
 const PRESENCE_CROWD: usize = 100;
+
+/// How often the credentials of workspaces' connections are checked.
+const WORKSPACES_EVERY: Duration = Duration::from_secs(1);
 
 /// The event `presence`.
 #[derive(Serialize)]
@@ -47,6 +50,7 @@ impl Hub {
         tokio::spawn(self.clone().take_pulse());
         tokio::spawn(self.clone().tell_bridge_tools());
         tokio::spawn(self.clone().tell_said());
+        tokio::spawn(self.clone().close_removed_workspaces());
         if self.service().cluster().is_some() {
             tokio::spawn(self.clone().tell_others());
             tokio::spawn(self.clone().send_news());
@@ -92,10 +96,13 @@ impl Hub {
                 () = tokio::time::sleep(PRESENCE_PAUSE * crowd) => {}
                 () = self.inner.stop.cancelled() => return,
             }
-            if self.read_connections().values().any(|c| c.has("operator.read")) {
+            if !self.read_connections().values().any(|c| c.has("operator.read")) {
+                continue;
+            }
+            for workspace in self.connected_workspaces() {
                 let versions = self.versions();
-                let body = EventBody::new("presence", &PresenceNews { presence: self.presence() });
-                self.broadcast(body.with_versions(versions).droppable(), |c| c.has("operator.read"));
+                let body = EventBody::new("presence", &PresenceNews { presence: self.presence(&workspace) });
+                self.broadcast_in(&workspace, body.with_versions(versions).droppable(), |c| c.has("operator.read"));
             }
         }
     }
@@ -112,12 +119,14 @@ impl Hub {
             if self.count() == 0 {
                 continue;
             }
-            // Without a store there is no health to send; a request for it returns the reason.
-            let Ok(health) = self.fresh_health().await else { continue };
             self.inner.health_version.fetch_add(1, Ordering::AcqRel);
-            let body = EventBody::new("health", &health).with_versions(self.versions());
-            // A console has the feed, and a tab that nobody looks at is to be left alone.
-            self.broadcast(body.droppable(), |c| c.has("operator.read") && !c.is_console());
+            for workspace in self.connected_workspaces() {
+                // Without a store there is no health to send; a request for it returns the reason.
+                let Ok(health) = self.fresh_health(&workspace).await else { continue };
+                let body = EventBody::new("health", &health).with_versions(self.versions()).droppable();
+                // A console has the feed, and a tab that nobody looks at is to be left alone.
+                self.broadcast_in(&workspace, body, |c| c.has("operator.read") && !c.is_console());
+            }
         }
     }
 
@@ -163,20 +172,52 @@ impl Hub {
             match event {
                 Ok(DeviceEvent::Requested(request)) => {
                     let payload = PairingNews::from(&*request);
-                    self.broadcast(EventBody::new("device.pair.requested", &payload), |c| c.has("operator.pairing"));
+                    let (workspace, body) =
+                        (&request.device.workspace, EventBody::new("device.pair.requested", &payload));
+                    self.broadcast_in(workspace, body, |c| c.has("operator.pairing"));
                 }
-                Ok(DeviceEvent::Resolved { request_id, device_id, decision }) => {
+                Ok(DeviceEvent::Resolved { request_id, device_id, decision, workspace }) => {
                     let ts = Timestamp::now().as_millisecond();
                     let payload = PairingOutcome { request_id, device_id, decision, ts };
-                    self.broadcast(EventBody::new("device.pair.resolved", &payload), |c| c.has("operator.pairing"));
+                    let body = EventBody::new("device.pair.resolved", &payload);
+                    self.broadcast_in(&workspace, body, |c| c.has("operator.pairing"));
                 }
                 // Only the console's feed shows this event.
                 Ok(DeviceEvent::Paired { .. }) => {}
-                Ok(DeviceEvent::Revoked { device_id }) => {
+                Ok(DeviceEvent::Revoked { device_id, .. }) => {
                     self.revoke_everywhere(&device_id).await;
                 }
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
+            }
+        }
+    }
+
+    /// Closes the connections of workspaces that were removed and of tokens that were replaced, also at another node.
+    async fn close_removed_workspaces(self) {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(WORKSPACES_EVERY) => {}
+                () = self.inner.stop.cancelled() => return,
+            }
+            let connections: Vec<Arc<Connection>> =
+                self.read_connections().values().filter(|c| !c.workspace.is_default()).cloned().collect();
+            if connections.is_empty() {
+                continue;
+            }
+            let workspaces = self.service().workspaces().clone();
+            let look = move || {
+                let is_over = |c: &Arc<Connection>| match workspaces.admits(&c.workspace, c.token_generation) {
+                    Ok(admits) => !admits,
+                    Err(error) => {
+                        tracing::warn!(%error, "the workspaces cannot be read");
+                        false
+                    }
+                };
+                connections.into_iter().filter(is_over).collect::<Vec<_>>()
+            };
+            for connection in tokio::task::spawn_blocking(look).await.unwrap_or_default() {
+                connection.outbox.send(Out::Close(1008, "workspace token revoked".to_owned()));
             }
         }
     }

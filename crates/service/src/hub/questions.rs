@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::oneshot;
-use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_protocol::{ErrorCode, Failure, WorkspaceId};
 
 /// The largest number of unanswered requests, over all clients.
 const MAX_WAITING: usize = 1_000;
@@ -108,12 +108,18 @@ struct NodeQuestion<'a> {
 }
 
 impl Hub {
-    /// Asks a node to run a command: of the nodes that offer it, the one that connected last.
-    pub async fn ask_node(&self, command: &str, params: &Object, timeout: Duration) -> Outcome {
+    /// Asks a node of a workspace to run a command: of the nodes that offer it, the one that connected last.
+    pub async fn ask_node(
+        &self,
+        workspace: &WorkspaceId,
+        command: &str,
+        params: &Object,
+        timeout: Duration,
+    ) -> Outcome {
         let can = |node: &Arc<Connection>| {
             node.node.as_ref().is_some_and(|surface| surface.commands.iter().any(|known| known == command))
         };
-        let node = self.nodes().into_iter().rfind(can).ok_or(Unanswered::Nobody)?;
+        let node = self.nodes(workspace).into_iter().rfind(can).ok_or(Unanswered::Nobody)?;
         let text = serde_json::to_string(params).map_err(|error| Unanswered::Refused {
             code: ErrorCode::InternalError.as_str().to_owned(),
             message: format!("the arguments cannot be serialised: {error}"),

@@ -249,7 +249,7 @@ impl EffectiveTool {
 
 impl Handle<ToolsEffective> for Hub {
     async fn handle(&self, call: &Call<'_>, params: EffectiveParams) -> Result<Effective, MethodError> {
-        let key = Key::read(&params.session_key, params.agent_id.as_deref())?;
+        let key = Key::read(&call.caller.workspace, &params.session_key, params.agent_id.as_deref())?;
         if !sessions::exists(self, &key).await? {
             return Err(sessions::unknown(&params.session_key).into());
         }

@@ -5,7 +5,7 @@ use toolyard_engine::{
     Store,
     store::{Durability::*, RunFilter, RunKind},
 };
-use toolyard_protocol::RunStatus;
+use toolyard_protocol::{RunStatus, WorkspaceId};
 
 pub async fn rows_come_back_as_they_went<H: Home>() {
     let home = H::new();
@@ -38,6 +38,37 @@ pub async fn rows_come_back_as_they_went<H: Home>() {
         assert_eq!(store.runs(&RunFilter::default()).unwrap(), [wanted.clone()]);
     }
     assert_eq!(frames_of(&store, run, 0).len(), 1);
+}
+
+pub async fn runs_are_listed_by_the_workspace_that_their_sessions_name<H: Home>() {
+    let home = H::new();
+    let store = home.open();
+    let sessions = [
+        None,
+        Some("agent:main:main"),
+        Some("@bob:agent:main:main"),
+        Some("@bob-2:x"),
+        Some("@bo:x"),
+        Some("@bob:mcp:1"),
+    ];
+    for (n, session) in sessions.into_iter().enumerate() {
+        let mut row = row(run_at(n as u64));
+        row.session = session.map(str::to_owned);
+        let mut batch = batch(&store, row.run_id, 1..=1, Ride);
+        batch.row = Some(row);
+        store.append(batch).unwrap();
+    }
+    store.settle().unwrap();
+    let listed = |name: &str| {
+        let workspace = Some(WorkspaceId::parse(name).unwrap());
+        let rows = store.runs(&RunFilter { workspace, ..Default::default() }).unwrap();
+        rows.into_iter().map(|row| row.session).collect::<Vec<_>>()
+    };
+    assert_eq!(listed("default"), [Some("agent:main:main".to_owned()), None]);
+    assert_eq!(listed("bob"), [Some("@bob:mcp:1".to_owned()), Some("@bob:agent:main:main".to_owned())]);
+    assert_eq!(listed("bo"), [Some("@bo:x".to_owned())]);
+    assert!(listed("eve").is_empty());
+    assert_eq!(store.runs(&RunFilter::default()).unwrap().len(), sessions.len(), "without one, those of all");
 }
 
 pub async fn runs_are_listed_newest_first<H: Home>() {
@@ -92,6 +123,7 @@ pub async fn runs_are_listed_newest_first<H: Home>() {
         session: session.clone(),
         before: Some(rows[20].run_id),
         after: None,
+        workspace: None,
         limit: 5,
     };
     let expected: Vec<_> = rows[21..]

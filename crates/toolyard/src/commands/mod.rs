@@ -41,6 +41,7 @@ mod verify;
 mod watch;
 mod watch_lines;
 mod why;
+mod workspaces;
 
 use crate::{
     cli::{Cli, Command, Global, Later},
@@ -48,7 +49,7 @@ use crate::{
 };
 use std::process::ExitCode;
 use toolyard_engine::redact::redactor;
-use toolyard_protocol::Failure;
+use toolyard_protocol::{ErrorCode, Failure};
 
 /// How a command ends when it does not fail.
 type Outcome = Result<ExitCode, Failure>;
@@ -57,7 +58,11 @@ type Outcome = Result<ExitCode, Failure>;
 pub async fn run(cli: Cli) -> ExitCode {
     let global = cli.global.clone();
     start_logging(&global);
-    let outcome = match cli.command.unwrap_or(Command::Status) {
+    let command = cli.command.unwrap_or(Command::Status);
+    if let Err(failure) = check_workspace(&global, &command) {
+        return output::failure(&global, &failure);
+    }
+    let outcome = match command {
         Command::Status => status::run(&global).await,
         Command::Up(Later(args)) => up::run(&global, args).await,
         Command::Console(Later(args)) => console::run(&global, &args).await,
@@ -75,6 +80,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Prune(Later(args)) => upkeep::prune(&global, args).await,
         Command::Store(Later(command)) => upkeep::store(&global, command).await,
         Command::Keys(Later(command)) => keys::run(&global, command).await,
+        Command::Workspaces(Later(command)) => workspaces::run(&global, command).await,
         Command::Nodes(Later(command)) => nodes::run(&global, command).await,
         Command::Migrate(Later(args)) => migrate::run(&global, args).await,
         Command::Gateway(Later(command)) => gateway::run(&global, command).await,
@@ -101,6 +107,32 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Completions { shell } => completions(shell),
     };
     outcome.unwrap_or_else(|failure| output::failure(&global, &failure))
+}
+
+/// Refuses `--workspace` with a command that does not act in a workspace, instead of ignoring it.
+fn check_workspace(global: &Global, command: &Command) -> Result<(), Failure> {
+    let acts_in_one = matches!(
+        command,
+        Command::Call(_)
+            | Command::Tools(_)
+            | Command::Plan(_)
+            | Command::Runs(_)
+            | Command::Top
+            | Command::Approvals(_)
+            | Command::Grants(_)
+            | Command::Report(_)
+            | Command::Devices(_)
+            | Command::Console(_)
+            | Command::Ctx(_)
+            | Command::Why(_)
+    );
+    match &global.workspace {
+        Some(_) if !acts_in_one => {
+            Err(Failure::new(ErrorCode::ValidationError, "this command does not act in a workspace")
+                .suggest("Leave --workspace out. Commands that take --token act in the workspace of the token."))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn completions(shell: clap_complete::Shell) -> Outcome {

@@ -15,7 +15,7 @@ use toolyard_knowledge::{
     envelope::{Envelope, Health},
     tools::status::{self, Status},
 };
-use toolyard_protocol::Failure;
+use toolyard_protocol::{Failure, WorkspaceId};
 use toolyard_service::{
     local::{ToolsCall, YardStatus, YardStatusParams},
     sessions::main_key,
@@ -108,7 +108,7 @@ async fn of_running(resolved: &Resolved, mut client: LocalClient) -> Result<Stat
         version: env!("CARGO_PKG_VERSION"),
         home: resolved.home.path().display().to_string(),
         vault: status.process.vault,
-        session_key: status.session_key.unwrap_or_else(main_key),
+        session_key: status.session_key.unwrap_or_else(|| main_key(&WorkspaceId::default())),
         next: next(true, index.state, open_questions.unwrap_or_default()),
         index,
         open_questions,
@@ -129,7 +129,7 @@ fn at_rest(resolved: &Resolved) -> StatusReport {
         home: resolved.home.path().display().to_string(),
         vault: resolved.vault.display().to_string(),
         index: Index::of(state),
-        session_key: main_key(),
+        session_key: main_key(&WorkspaceId::default()),
         open_questions: None,
         next: next(false, state, 0),
     }

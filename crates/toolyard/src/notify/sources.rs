@@ -16,7 +16,7 @@ use toolyard_engine::{
 };
 use toolyard_mcp::{Upstreams, client::Health};
 use toolyard_notify::{Notice, Subject};
-use toolyard_protocol::{RunId, RunStatus};
+use toolyard_protocol::{RunId, RunStatus, WorkspaceId};
 
 /// How often servers are looked at.
 const SERVERS_EVERY: Duration = Duration::from_secs(15);
@@ -68,6 +68,8 @@ pub(super) async fn watch(notifications: &Notifications, upstreams: &Upstreams, 
     loop {
         tokio::select! {
             event = questions.recv() => match event {
+                // The channels are the owner's, who is in the default workspace.
+                Ok(ApprovalEvent::Requested(approval)) if !approval.request.workspace().is_default() => {}
                 // The node that has the question sends the notification.
                 Ok(ApprovalEvent::Requested(approval)) if engine.approvals().is_asked_here(&approval.request.id) => {
                     notifications.notifier.tell(question(&approval));
@@ -93,7 +95,9 @@ pub(super) async fn watch(notifications: &Notifications, upstreams: &Upstreams, 
 /// While a person can be reached by a channel, agents' questions are asked although nobody is connected.
 fn present(notifications: &Notifications, before: Option<PersonPresence>) -> Option<PersonPresence> {
     match notifications.notifier.reaches_a_person() {
-        true => before.or_else(|| Some(notifications.host.service.engine().approvals().person_reachable())),
+        true => before.or_else(|| {
+            Some(notifications.host.service.engine().approvals().person_reachable(&WorkspaceId::default()))
+        }),
         false => None,
     }
 }
@@ -112,6 +116,8 @@ async fn end(notifications: &Notifications, run_id: RunId, status: RunStatus) {
     let store = notifications.host.service.engine().store().clone();
     let row = tokio::task::spawn_blocking(move || store.settle().and_then(|()| store.run(run_id))).await;
     let title = match row {
+        // The channels are the owner's, who is in the default workspace.
+        Ok(Ok(Some(row))) if !WorkspaceId::default().owns(row.session.as_deref().unwrap_or_default()) => return,
         Ok(Ok(Some(row))) => row.title,
         _ => String::new(),
     };

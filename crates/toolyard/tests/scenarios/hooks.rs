@@ -130,8 +130,14 @@ async fn the_owners_browser_takes_back_what_the_record_holds_and_names_no_path_i
     let run = newest(&place)["runId"].clone();
     assert_eq!(server.stop(), 0);
     let home = Some(place.home.clone());
-    let global =
-        toolyard::cli::Global { home, vault: Some(place.vault.clone()), json: true, quiet: true, in_process: true };
+    let global = toolyard::cli::Global {
+        home,
+        vault: Some(place.vault.clone()),
+        json: true,
+        quiet: true,
+        in_process: true,
+        workspace: None,
+    };
     let resolved = toolyard::config::resolve(&global).unwrap();
     let yard = toolyard::wiring::Yard::open(resolved, toolyard::wiring::Needs::Store).unwrap();
     let undo = json!({"runId": run, "consent": {"approved": true}});

@@ -126,6 +126,7 @@ impl Yard {
             session: Some("session-1".to_owned()),
             scopes: vec!["operator.write".to_owned()],
             is_person: false,
+            workspace: Default::default(),
         });
         Self { engine, search, fake, agent }
     }
@@ -338,7 +339,7 @@ async fn each_nested_call_needs_its_own_approval() {
     // The script itself needs approval too: approving it must not approve the calls that it makes.
     let yard = Yard::new(3, json!({"ask": [{"tools": ["tool_search_code"]}]}), json!(true));
     let mut events = yard.engine.approvals().subscribe();
-    let _present = yard.engine.approvals().approver_connected();
+    let _present = yard.engine.approvals().approver_connected(&Default::default());
     let approvals = yard.engine.approvals().clone();
     let answered = tokio::spawn(async move {
         let person = Caller::cli("ann");

@@ -12,7 +12,7 @@ pub(crate) use params::decode;
 use crate::{
     error::{ApiError, Result},
     service::ContextStore,
-    store::uri::Identity,
+    store::uri::{Identity, WORKSPACE_ACCOUNT},
     wire::shapes,
 };
 use bytes::Bytes;
@@ -112,14 +112,15 @@ impl HttpDoor {
         Self { store }
     }
 
-    /// Handles one request. The work runs on a blocking thread.
-    pub async fn handle(&self, request: Request<Bytes>) -> Response<Bytes> {
+    /// Handles one request. The work runs on a blocking thread. With an account, the request is for that account, whatever
+    /// its headers say.
+    pub async fn handle(&self, account: Option<String>, request: Request<Bytes>) -> Response<Bytes> {
         if routes::is_probe(&request) {
             // Health checks do not wait for a blocking thread, because all of them may be busy.
-            return answer(&self.store, &request);
+            return answer(&self.store, account.as_deref(), &request);
         }
         let store = self.store.clone();
-        let work = tokio::task::spawn_blocking(move || answer(&store, &request));
+        let work = tokio::task::spawn_blocking(move || answer(&store, account.as_deref(), &request));
         work.await.unwrap_or_else(|_| {
             let error =
                 ApiError { details: None, ..ApiError::new(crate::error::Code::Internal, "Internal server error") };
@@ -128,23 +129,27 @@ impl HttpDoor {
     }
 }
 
-fn identity(store: &ContextStore, headers: &HeaderMap) -> Result<Identity> {
+fn identity(store: &ContextStore, account: Option<&str>, headers: &HeaderMap) -> Result<Identity> {
     let named = |name: &str| {
         headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim).filter(|text| !text.is_empty())
     };
     let config = store.config();
+    let wanted = named("x-openviking-account").unwrap_or(&config.account_id);
+    if account.is_none() && wanted.starts_with(WORKSPACE_ACCOUNT) {
+        return Err(ApiError::argument(format!("Invalid account id: it may not begin with '{WORKSPACE_ACCOUNT}'")));
+    }
     Identity::new(
-        named("x-openviking-account").unwrap_or(&config.account_id),
+        account.unwrap_or(wanted),
         named("x-openviking-user").unwrap_or(&config.user_id),
         named("x-openviking-actor-peer"),
     )
 }
 
-fn answer(store: &Arc<ContextStore>, request: &Request<Bytes>) -> Response<Bytes> {
+fn answer(store: &Arc<ContextStore>, account: Option<&str>, request: &Request<Bytes>) -> Response<Bytes> {
     let path = request.uri().path();
     let path = path.strip_prefix(PREFIX).unwrap_or(path);
     let segments: Vec<String> = path.split('/').filter(|s| !s.is_empty()).map(decode).collect();
-    let asked = identity(store, request.headers()).and_then(|who| {
+    let asked = identity(store, account, request.headers()).and_then(|who| {
         let ask = Ask {
             store,
             who,

@@ -95,6 +95,8 @@ pub(crate) fn text_result(text: impl Into<String>, details: impl Serialize) -> O
 /// The session of a call.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
+    /// The account of the session's workspace; the configured one where it is absent.
+    pub account: Option<String>,
     /// The session key, for example `agent:main:main`.
     pub key: Option<String>,
     /// The session id.
@@ -275,7 +277,7 @@ pub fn run(store: &Arc<ContextStore>, session: &Session, name: &str, args: &Map<
             json!({"action": "bypassed", "reason": "session_bypassed", "toolName": name}),
         );
     }
-    let who = store.identity(session.peer(store.config())?);
+    let who = store.identity_in(session, session.peer(store.config())?);
     let call = Call { store, session, args, who };
     store.request(&call.who.account, || match name {
         "ov_search" => query::search(&call),

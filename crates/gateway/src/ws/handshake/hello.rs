@@ -5,9 +5,11 @@ use crate::{gateway::Gateway, settings::MAX_PAYLOAD_BYTES};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use toolyard_engine::authority::holds;
+use toolyard_protocol::WorkspaceId;
 use toolyard_service::{
     EVENTS, RpcError,
     hub::{Admitted, MAX_BUFFERED_BYTES, Present, Versions},
+    sessions::main_key,
 };
 
 #[derive(Serialize)]
@@ -64,19 +66,23 @@ struct SessionDefaults {
     ownership: &'static str,
     selection_required: bool,
     main_key: &'static str,
-    main_session_key: &'static str,
+    main_session_key: String,
     scope: &'static str,
 }
 
-const SESSION_DEFAULTS: SessionDefaults = SessionDefaults {
-    default_agent_id: "main",
-    model_configured: false,
-    ownership: "sole",
-    selection_required: false,
-    main_key: "main",
-    main_session_key: "agent:main:main",
-    scope: "per-sender",
-};
+impl SessionDefaults {
+    fn of(workspace: &WorkspaceId) -> Self {
+        Self {
+            default_agent_id: "main",
+            model_configured: false,
+            ownership: "sole",
+            selection_required: false,
+            main_key: "main",
+            main_session_key: main_key(workspace),
+            scope: "per-sender",
+        }
+    }
+}
 
 /// Paths on this machine, for administrators only.
 #[derive(Serialize)]
@@ -101,7 +107,7 @@ pub(crate) async fn hello(gateway: &Gateway, admitted: &Admitted, auth: ShownAut
     let unwritten = |error: serde_json::Error| RpcError::unavailable(format!("hello-ok cannot be written: {error}"));
     let hub = gateway.hub();
     // Without a store the summary is empty; calls report the reason.
-    let health = match hub.health().await {
+    let health = match hub.health(&admitted.workspace).await {
         Ok(health) => serde_json::value::to_raw_value(&health),
         Err(_) => RawValue::from_string("{}".to_owned()),
     };
@@ -124,11 +130,11 @@ pub(crate) async fn hello(gateway: &Gateway, admitted: &Admitted, auth: ShownAut
         features: Features { methods: gateway.service().methods().gateway_names(), events: EVENTS, capabilities: [] },
         snapshot: Snapshot {
             suspension: Suspension { phase: "accepting" },
-            presence: if may_read { hub.presence() } else { Vec::new() },
+            presence: if may_read { hub.presence(&admitted.workspace) } else { Vec::new() },
             health: health.map_err(unwritten)?,
             state_version: hub.versions(),
             uptime_ms: gateway.service().uptime_ms(),
-            session_defaults: SESSION_DEFAULTS,
+            session_defaults: SessionDefaults::of(&admitted.workspace),
             places,
         },
         auth,
