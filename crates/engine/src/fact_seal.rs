@@ -32,7 +32,7 @@ const NEVER: i64 = i64::MAX;
 /// Spaces whose facts are named by the ledger, so that removing one or putting an older version back is found: what
 /// gives permissions, what authenticates clients, and what callers were promised. The facts of other spaces (sessions,
 /// messages on their way, catalogs) are sealed and not named.
-const NAMED_SPACES: [&str; 11] = [
+const NAMED_SPACES: [&str; 12] = [
     "approvals",
     "config",
     "consoleCodes",
@@ -70,7 +70,7 @@ pub(crate) fn is_permission(space: &str) -> bool {
 }
 
 /// The spaces of [`is_permission`]. A subset of the small spaces.
-pub(crate) const PERMISSION_SPACES: [&str; 3] = ["devices", "grant", "grants"];
+pub(crate) const PERMISSION_SPACES: [&str; 4] = ["devices", "grant", "grants", "workspaces"];
 
 /// How the ledger names a fact: a keyed hash of its space and its key.
 pub(crate) type FactName = [u8; 16];
