@@ -223,8 +223,8 @@ fn is_small(args: &crate::Object) -> bool {
 }
 
 fn no_run(run_id: RunId) -> Failure {
+    // The same words as for a run of another workspace.
     Failure::new(ErrorCode::NotFound, format!("there is no run {run_id}"))
-        .suggest("List the runs with `toolyard runs list`.")
 }
 
 fn known_run(store: &dyn Store, run_id: RunId) -> Result<RunRow, MethodError> {

@@ -119,15 +119,15 @@ pub(super) fn file_name(run_id: RunId, form: DownloadForm) -> String {
 
 impl Handle<DownloadsTicket> for Service {
     async fn handle(&self, call: &Call<'_>, params: TicketParams) -> Result<Ticket, MethodError> {
-        let connection = call.connection()?;
-        let Some(device) = connection.device.clone().filter(|_| connection.is_console()) else {
-            return Err(RpcError::invalid("only a paired browser downloads by ticket").into());
-        };
         let (store, run_id) = (self.engine().store().clone(), params.run_id);
         let known = blocking(move || Ok::<_, MethodError>(store.run(run_id)?.is_some())).await?;
         if !known {
             return Err(Failure::new(ErrorCode::NotFound, format!("there is no run {run_id}")).into());
         }
+        let connection = call.connection()?;
+        let Some(device) = connection.device.clone().filter(|_| connection.is_console()) else {
+            return Err(RpcError::invalid("only a paired browser downloads by ticket").into());
+        };
         let (ticket, expires_at) = self.console().make_ticket(run_id, params.form, &device)?;
         Ok(Ticket { path: format!("/download/{ticket}"), name: file_name(run_id, params.form), expires_at })
     }
