@@ -172,7 +172,8 @@ def tls(program, folder):
             return node.run("nodes", "list")
 
         ca, other = (os.path.join(folder, name).replace("/", "%2F") for name in ("ca.pem", "other.pem"))
-        assert listed("localhost", f"sslmode=verify-full&sslrootcert={ca}") == {"nodes": []}
+        accepted = listed("localhost", f"sslmode=verify-full&sslrootcert={ca}")
+        assert accepted == {"nodes": []}, accepted
         encrypted = postgres_sql(postgres, port, database, "SELECT count(*) FROM toolyard.meta")
         assert int(encrypted) > 0
         for host, options, words in [
