@@ -82,6 +82,7 @@ fn run_blocking(global: &Global, command: &NodesCommand) -> Outcome {
         )
         .suggest("Set store.url, or move the state with `toolyard migrate --to postgres://…`."));
     };
+    resolved.home.create().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
     let store = stores::open_shared(&resolved, &url, false)?;
     match command {
         NodesCommand::List => {
