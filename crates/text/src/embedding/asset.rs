@@ -34,7 +34,7 @@ const HEADER: usize = 20;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asset {
     groups: [f32; GROUPS.len()],
-    codebook: &'static [u8; 1 << WINDOW],
+    codebook: &'static [u8],
     scales: &'static [u8],
     pub(crate) vocabulary: &'static [u8],
     values: &'static [u8],
@@ -62,7 +62,7 @@ impl Asset {
             groups[i] = f32::from_bits(number(stored_groups, i * 4));
             i += 1;
         }
-        let Some((codebook, rest)) = rest.split_first_chunk() else { panic!("the table has no codebook") };
+        let (codebook, rest) = rest.split_at(1 << WINDOW);
         let (scales, rest) = rest.split_at(rows * 2);
         let (vocabulary, values) = rest.split_at(number(header, 16) as usize);
         assert!(values.len() == rows * ROW, "the table is not as long as its header says");
