@@ -149,7 +149,7 @@ def rules(report, take_overs):
         (report["verified"], "every run verifies: %s" % report["runsVerified"]),
         (report["finished"] > 0, "%d plans finished" % report["finished"]),
         (report["pausedUnexplained"] == 0, "every one of %d pauses is explained" % report["paused"]),
-        (report["zombies"]["rows"] == 0, "no rows of nodes that were stopped and continued: %d" % report["zombies"]["stopped"]),
+        (report["zombies"]["rows"] == 0, "no rows of %d nodes that were stopped, fenced and continued" % report["zombies"]["stopped"]),
         (not take_overs or report["takeOver"]["p99"] < TAKE_OVER_P99, "taken over within %s s" % report["takeOver"]["p99"]),
     ]
 
