@@ -158,9 +158,14 @@ class Faults:
         node = self.pick(fault)
         node.send(signal.SIGSTOP)
         time.sleep(self.options.stop_seconds)
+        # Others fence a node when they take over its runs. One that held none keeps its lease, and may go on.
+        is_fenced = self.sql("select count(*) from toolyard.nodes where node = '%s' and serves" % node.name) == ["0"]
+        fault.detail["fenced"] = is_fenced
         continued = time.time()
         node.send(signal.SIGCONT)
-        # Others have fenced it if there was anybody who could renew a lease meanwhile; then it ends by itself.
+        if not is_fenced:
+            return
+        # It finds out, and ends by itself.
         give_up = time.monotonic() + 30
         while node.is_running() and time.monotonic() < give_up:
             time.sleep(0.05)
