@@ -3,6 +3,7 @@
 use crate::harness::{Server, Ws, connect_params};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
+use toolyard_protocol::WorkspaceId;
 use toolyard_service::{Hub, Unanswered};
 
 const TIME: Duration = Duration::from_secs(60);
@@ -20,7 +21,7 @@ async fn node(server: &Server, commands: &[&str]) -> Ws {
 fn ask(hub: &Hub, command: &str, time: Duration) -> tokio::task::JoinHandle<Result<Value, Unanswered>> {
     let (hub, command) = (hub.clone(), command.to_owned());
     let params = Map::from_iter([("text".to_owned(), "é".into())]);
-    tokio::spawn(async move { hub.ask_node(&command, &params, time).await })
+    tokio::spawn(async move { hub.ask_node(&WorkspaceId::default(), &command, &params, time).await })
 }
 
 #[tokio::test]
