@@ -31,6 +31,8 @@ const LIST_TTL_MS: u64 = 60_000;
 const RESOURCES_PAGE: usize = 1000;
 /// An empty result.
 const NOTHING: &str = "{}";
+/// The tool that reads a note: whoever may not see it does not hear of notes either.
+const READ_NOTE: &str = "vault.readFile";
 
 /// Whether a client may cache an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -247,7 +249,7 @@ impl Inner {
     /// Whether a caller may hear that a resource has changed: a workspace without the vault hears nothing of its notes.
     fn may_watch(&self, caller: &Caller, uri: &str) -> bool {
         let tools = self.engine.tools();
-        let reads = tools.snapshot.get("vault.readFile").filter(|_| VaultNotes.owns(uri));
+        let reads = tools.snapshot.get(READ_NOTE).filter(|_| VaultNotes.owns(uri));
         caller.workspace.is_default() || reads.is_none_or(|tool| self.engine.policy_for(caller).knows(tool))
     }
 
