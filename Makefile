@@ -242,12 +242,13 @@ autobahn: tools-needed ## test our WebSockets with Autobahn's RFC 6455 suite (ne
 	$(CARGO) build -q -p toolyard-gateway --example ws_echo --locked
 	tests/autobahn/run.sh "$$CARGO_TARGET_DIR/debug/examples/ws_echo" "$(CASES)"
 
-postgres: tools-needed ## the store's suite on PostgreSQL, directly and behind PgBouncer, two nodes of which one is killed or stopped, their configuration, and what operators do (Debian packages postgresql and pgbouncer)
+postgres: tools-needed ## the store's suite on PostgreSQL, directly and behind PgBouncer, two nodes of which one is killed or stopped, their configuration, workspaces on both, and what operators do (Debian packages postgresql and pgbouncer)
 	tests/cluster/packages.sh
 	$(CARGO) test $(FAST) --locked --test contract -- --ignored --test-threads=2 postgres:: pooled::
 	$(DEBUG)
 	python3 tests/cluster/takeover.py "$$CARGO_TARGET_DIR/debug/toolyard"
 	python3 tests/cluster/settings.py "$$CARGO_TARGET_DIR/debug/toolyard"
+	python3 tests/cluster/workspaces.py "$$CARGO_TARGET_DIR/debug/toolyard"
 	python3 tests/cluster/operations.py "$$CARGO_TARGET_DIR/debug/toolyard"
 
 object-store: index-tools ## the notes' index on an S3-compatible server (installs PyPI's moto into a folder of its own, once)
