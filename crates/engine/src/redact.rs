@@ -260,19 +260,29 @@ pub(crate) fn looks_random(value: &str) -> bool {
     is_long && !is_place && is_mixed && has(u8::is_ascii_alphabetic) && !has(u8::is_ascii_whitespace)
 }
 
+/// Options of a database's address that hold no secret.
+const DATABASE_OPTIONS: [&str; 7] =
+    ["application_name", "connect_timeout", "host", "port", "sslmode", "sslrootcert", "target_session_attrs"];
+
 /// The parts of an address that may be secret: user, password, the values of its query, its fragment, and parts of its
 /// path that look random.
+///
+/// The user of a database without a password and [`DATABASE_OPTIONS`] are plain words. Hiding them would hide these words
+/// in every message.
 fn url_secrets(address: &str) -> Vec<&str> {
-    let Some((_, rest)) = address.split_once("://") else { return Vec::new() };
+    let Some((scheme, rest)) = address.split_once("://") else { return Vec::new() };
+    let is_database = matches!(scheme, "postgres" | "postgresql");
     let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (host, path) = place.split_once('/').unwrap_or((place, ""));
     let mut found = Vec::new();
-    if let Some((user, _)) = host.rsplit_once('@') {
+    if let Some((user, _)) = host.rsplit_once('@').filter(|(user, _)| !is_database || user.contains(':')) {
         found.push(user);
         found.extend(user.split_once(':').map(|(_, password)| password));
     }
-    found.extend(query.split('&').filter_map(|pair| pair.split_once('=')).map(|(_, value)| value));
+    let is_plain = |name: &str| is_database && DATABASE_OPTIONS.contains(&name);
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    found.extend(pairs.filter(|(name, _)| !is_plain(name)).map(|(_, value)| value));
     found.extend(query.split('&').filter(|pair| !pair.contains('=')));
     found.push(fragment);
     found.extend(path.split('/').filter(|part| looks_random(part)));
@@ -430,6 +440,15 @@ mod tests {
     use super::*;
     use serde_json::json;
     use toolyard_protocol::ErrorCode;
+
+    #[test]
+    fn plain_words_of_a_databases_address_are_not_hidden_in_messages() {
+        let plain = "postgres://toolyard@db1/toolyard?sslmode=verify-full&sslrootcert=/etc/ca.pem";
+        assert!(url_secrets(plain).is_empty(), "{:?}", url_secrets(plain));
+        let secret = "postgres://ada:pass-word@db/x?password=another&sslmode=require";
+        assert_eq!(url_secrets(secret), ["ada:pass-word", "pass-word", "another"]);
+        assert_eq!(url_secrets("https://token@host/x"), ["token"]);
+    }
 
     #[test]
     fn a_secret_that_begins_another_leaves_nothing_of_it() {
