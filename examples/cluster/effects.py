@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """An MCP server over stdio whose tools have an effect that can be counted: each appends a line to a file.
 
-    effects.py FILE [NODE]
+    effects.py FILE
 
 `append` appends in any case. `append_once` appends unless the line is there already, and says so in its definition
 (`idempotentHint`), so that Toolyard may repeat it after a crash. Both are durable before they answer. FILE.log gets the
-time, the node and the line of every effect, so that each effect can be ascribed to a node.
+time, the node and the line of every effect, so that each effect can be ascribed to a node. The nodes share
+the settings of this server, so the node is known by the home of the Toolyard that started it.
 """
 
 import fcntl
@@ -32,6 +33,19 @@ TOOLS = [
      "inputSchema": ARGUMENTS,
      "annotations": {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": True}},
 ]
+
+
+def node():
+    """The name of the folder that the parent process, or one above it, has as its home."""
+    process = os.getppid()
+    while process > 1:
+        with open("/proc/%d/cmdline" % process, "rb") as file:
+            words = file.read().decode(errors="replace").split("\0")
+        if "--home" in words:
+            return os.path.basename(words[words.index("--home") + 1])
+        with open("/proc/%d/stat" % process) as file:
+            process = int(file.read().rsplit(")", 1)[1].split()[1])
+    return "-"
 
 
 class Effects:
@@ -85,7 +99,7 @@ def answer(effects, method, params):
 
 
 def main():
-    effects, writing = Effects(sys.argv[1], (sys.argv[2:] or ["-"])[0]), threading.Lock()
+    effects, writing = Effects(sys.argv[1], node()), threading.Lock()
 
     def reply(message):
         result = answer(effects, message["method"], message.get("params") or {})

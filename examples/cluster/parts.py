@@ -322,7 +322,7 @@ mode = "yolo"
 
 [mcp.servers.effects]
 command = "%(python)s"
-args = ["%(effects)s", "%(file)s", "%(name)s"]
+args = ["%(effects)s", "%(file)s"]
 trust = "annotations"
 idleSeconds = 600
 

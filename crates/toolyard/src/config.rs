@@ -250,6 +250,13 @@ impl Config {
         }
     }
 
+    /// The host of `node.address`. Other nodes and the balancer ask for it, and it differs from node to node, while
+    /// `gateway.allowedHosts` is shared.
+    fn node_host(&self) -> Option<String> {
+        let address: http::Uri = self.node.address.as_ref()?.parse().ok()?;
+        Some(address.host()?.trim_matches(['[', ']']).to_owned())
+    }
+
     /// The settings of the network doors.
     pub(crate) fn gateway_settings(
         &self,
@@ -265,7 +272,7 @@ impl Config {
             loopback_only: host.is_loopback(),
             address: Some(host),
             allowed_origins: self.gateway.allowed_origins.clone(),
-            allowed_hosts: self.gateway.allowed_hosts.clone(),
+            allowed_hosts: self.gateway.allowed_hosts.iter().cloned().chain(self.node_host()).collect(),
             trusted_proxies: self.gateway.trusted_proxies.clone(),
             require_device: self.gateway.require_device,
             rate_limit: toolyard_gateway::settings::RateLimit {

@@ -94,7 +94,8 @@ pub struct NodeConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Where the other nodes reach this one: `http://HOST:PORT` or `https://HOST:PORT`. Unset means the address on
-    /// which it listens, which others cannot use if it is `0.0.0.0` or behind address translation.
+    /// which it listens, which others cannot use if it is `0.0.0.0` or behind address translation. Requests may name its
+    /// host, as if it were in `gateway.allowedHosts`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
 }
