@@ -15,6 +15,10 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 # How long a step may take before the recording fails, in seconds.
 STEP_WITHIN = 60
+# From the watcher's connection to its first message.
+SETTLE_SECONDS = 0.5
+# The state of a connected socket in /proc/net/unix.
+CONNECTED = "03"
 
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
     "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "scripted-agent", "version": "1"}}}
@@ -53,8 +57,24 @@ class Session:
         subprocess.run(["git", "init", "-q", self.project], check=True, env=self.env)
         self.run("toolyard init --yes --no-index --vault " + str(self.notes))
         self.background(["up", "--port", "0"])
-        self.until(lambda: json.loads(self.run("toolyard status --json"))["running"])
+        self.until(self.is_up)
         self.background(["approvals", "watch"])
+        # Without somebody who can approve, a call that needs approval is refused at once. The watcher says nothing when it
+        # is connected, so its connection is looked for; it declares itself in its first message.
+        self.until(self.is_watched)
+        time.sleep(SETTLE_SECONDS)
+
+    def is_up(self):
+        """Whether the Toolyard answers. A command fails while it starts: the socket is there before its secret is."""
+        ran = subprocess.run([self.program, "status", "--json"], env=self.env, cwd=self.project, text=True,
+                             timeout=STEP_WITHIN, capture_output=True, check=False)
+        return ran.returncode == 0 and json.loads(ran.stdout)["running"]
+
+    def is_watched(self):
+        """Whether a client holds a connection to the local socket."""
+        sockets = [line.split() for line in pathlib.Path("/proc/net/unix").read_text().splitlines()[1:]]
+        own = str(self.folder / "home/state/toolyard.sock")
+        return any(words[5] == CONNECTED and words[-1] == own for words in sockets)
 
     def stop(self):
         for child in reversed(self.children):
