@@ -69,11 +69,11 @@ impl ContextMethods {
         Self(Arc::new(Inner { door, ids, store, engine: engine.clone() }))
     }
 
-    /// The caller in the session it named; only a person may name another session than its own.
+    /// The caller in the session it named; only a person may name another session than its own, and none of another workspace.
     fn caller(&self, call: &Call<'_>, session: Option<String>) -> Arc<Caller> {
-        match session {
-            Some(key) if call.caller.is_person => {
-                let key = call.caller.workspace.key(&key).into_owned();
+        let workspace = &call.caller.workspace;
+        match session.map(|key| workspace.key(&key).into_owned()) {
+            Some(key) if call.caller.is_person && workspace.owns(&key) => {
                 Arc::new(Caller { session: Some(key), ..Caller::clone(&call.caller) })
             }
             _ => call.caller.clone(),
