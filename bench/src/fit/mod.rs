@@ -56,7 +56,7 @@ fn report(out: &mut impl Write, sets: &[Set], used: &[Signal]) -> Result<()> {
     }
     writeln!(out, "fitted on all sets:")?;
     for sign in used {
-        writeln!(out, "    (Sign::{sign:?}, {:.3}),", all[*sign as usize])?;
+        writeln!(out, "    (Signal::{sign:?}, {:.3}),", all[*sign as usize])?;
     }
     Ok(())
 }

@@ -262,4 +262,11 @@ mod tests {
         assert_eq!(report.recall.interval.recall5, [1.0, 1.0]);
         assert_eq!(read_turns("{}\n").unwrap_err().line, 1);
     }
+
+    #[test]
+    fn an_empty_set_scores_zero() {
+        let report = evaluate(&[], &[]);
+        assert!(report.recall.all.recall5 == 0.0 && report.recall.all.recall5.is_sign_positive());
+        assert_eq!((report.recall.all.questions, report.turns, report.left_out), (0, 0, 0));
+    }
 }

@@ -121,5 +121,6 @@ fn interval(outcomes: &[Outcome]) -> Interval {
 }
 
 pub(super) fn round(value: f64) -> f64 {
-    (value * 1e4).round() / 1e4
+    // An empty sum is -0.0; adding 0.0 makes it positive.
+    (value * 1e4).round() / 1e4 + 0.0
 }

@@ -213,7 +213,7 @@ pub struct RankParts {
     /// Bonus because the question asks for a kind of thing, such as a sport or a city, and this turn names a member of
     /// it.
     pub kind: f32,
-    /// Contribution of a turn's words, meaning and neighbours by the fitted weights; 0 for other documents.
+    /// Contribution of a turn's words, meaning, neighbours and session by the fitted weights; 0 for other documents.
     pub turn: f32,
 }
 

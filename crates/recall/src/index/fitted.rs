@@ -6,25 +6,24 @@ use super::signals::{SIGNALS, Signal};
 /// questions.jsonl). Only the signals listed here are fitted. A signal is left out where the figures on other kinds of
 /// conversations are better without it; `docs/decisions/2026-11-18-recall-speakers.md` has the figures. Recency is not
 /// fitted: labelled questions are asked after the conversation ended, so they say nothing about the value of recency.
-pub const WEIGHTS: [(Signal, f32); 18] = [
-    (Signal::Window5, 3.367),
-    (Signal::Before, 0.604),
-    (Signal::Overlap, 0.969),
-    (Signal::Pairs, 1.434),
-    (Signal::MeaningWindow, 3.298),
-    (Signal::MeaningWeighted, 3.464),
-    (Signal::Answers, 0.645),
-    (Signal::Topic, 2.828),
-    (Signal::When, 1.507),
-    (Signal::Preference, 0.741),
-    (Signal::Day, 4.484),
-    (Signal::SaidBy, 1.060),
-    (Signal::SaidByFirst, 1.065),
-    (Signal::ToldSecond, -1.695),
-    (Signal::NextSaidBy, 0.697),
-    (Signal::MaxSim, 0.760),
-    (Signal::Shape, 1.757),
-    (Signal::Kind, 0.732),
+pub const WEIGHTS: [(Signal, f32); 17] = [
+    (Signal::Window5, 2.864),
+    (Signal::Before, 0.633),
+    (Signal::Overlap, 0.924),
+    (Signal::Pairs, 1.396),
+    (Signal::MeaningWindow, 2.522),
+    (Signal::MeaningWeighted, 3.374),
+    (Signal::Session, 5.569),
+    (Signal::When, 1.543),
+    (Signal::Preference, 0.743),
+    (Signal::Day, 4.478),
+    (Signal::SaidBy, 1.017),
+    (Signal::SaidByFirst, 1.068),
+    (Signal::ToldSecond, -1.667),
+    (Signal::NextSaidBy, 0.650),
+    (Signal::MaxSim, 0.920),
+    (Signal::Shape, 1.759),
+    (Signal::Kind, 0.739),
 ];
 
 /// Scale of the fitted sum in a rank. It gives turns the same spread of ranks as memories, so that both can appear in

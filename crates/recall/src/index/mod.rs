@@ -108,8 +108,6 @@ struct TextProperties {
     tells_when: bool,
     /// The text states a preference.
     prefers: bool,
-    /// The text asks more than it says.
-    asks: bool,
     persons: GrammaticalPersons,
     shape: TextShape,
 }
@@ -334,8 +332,6 @@ impl RecallIndex {
     /// Computes all marks except `tells_when`, which follows from the days. Only speakers seen so far are recognised as
     /// names; a person who is addressed has usually spoken before.
     fn marks_of(&self, text: &str) -> TextProperties {
-        let asked = toolyard_text::sentences::sentences(text);
-        let questions = asked.iter().filter(|sentence| sentence.ends_with(['?', '？'])).count();
         let mut persons = GrammaticalPersons::default();
         let mut shape = TextShape::of_writing(text, |word| self.speaker_words.contains_key(word));
         let mut before = String::new();
@@ -345,13 +341,7 @@ impl RecallIndex {
             before.clear();
             before.push_str(word);
         });
-        TextProperties {
-            tells_when: false,
-            prefers: crate::extract::states_preference(text),
-            asks: questions * 2 > asked.len(),
-            persons,
-            shape,
-        }
+        TextProperties { tells_when: false, prefers: crate::extract::states_preference(text), persons, shape }
     }
 
     /// Up to `reach` neighbours of a document in its group, before and after it.

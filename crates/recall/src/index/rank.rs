@@ -24,6 +24,8 @@ const CHANCE_SPREAD: f32 = 0.11;
 const DAY_FADES: f32 = 14.0;
 /// Number of turns on each side that are scored together with a turn.
 const WORD_REACH: usize = 2;
+/// Number of turns whose relevance makes up the relevance of their session. A single turn matches by chance more often.
+const SESSION_BEST: usize = 3;
 
 /// Weights of the relevance score. They add up to 1.
 mod mix {
@@ -198,13 +200,6 @@ impl<'a> Candidates<'a> {
         signals[Signal::Shape] = place.marks.shape.answers(self.read.asks);
         signals[Signal::Kind] = flag(own.member);
         signals[Signal::MaxSim] = self.max_sim(number);
-        signals[Signal::MaxSimBeside] =
-            [previous, next].into_iter().flatten().map(|n| self.max_sim(n)).fold(-1.0, f32::max);
-        if let (Some(previous), Some(left)) = (previous, left)
-            && self.index.places[previous as usize].marks.asks
-        {
-            signals[Signal::Answers] = self.covered(&left.like);
-        }
         self.speaker_signals(&mut signals, place, next);
         signals
     }
@@ -248,12 +243,29 @@ impl<'a> Candidates<'a> {
 
     /// The signals of every candidate turn, for fitting.
     pub(super) fn turns(&self, now_ms: Option<i64>) -> impl Iterator<Item = (u32, Signals)> {
+        self.signals(now_ms).into_iter().filter(|(number, _)| self.is_turn(*number))
+    }
+
+    /// The signals of every candidate, in order.
+    fn signals(&self, now_ms: Option<i64>) -> Vec<(u32, Signals)> {
         let now = now_ms.map(dates::day_of_ms);
-        self.candidates.iter().filter(|number| self.is_turn(**number)).map(move |number| {
-            let mut signals = self.turn(*number);
-            signals[Signal::Recency] = recency(self.index.keys[*number as usize].time_ms, now);
-            (*number, signals)
-        })
+        let mut all: Vec<(u32, Signals)> = Vec::with_capacity(self.candidates.len());
+        let mut sessions: HashMap<u32, [f32; SESSION_BEST]> = HashMap::new();
+        for number in self.candidates.iter().copied() {
+            let key = &self.index.keys[number as usize];
+            let is_turn = self.is_turn(number);
+            let mut signals = if is_turn { self.turn(number) } else { self.alone(number) };
+            signals[Signal::Recency] = recency(key.time_ms, now);
+            if is_turn {
+                keep_best(sessions.entry(key.group).or_default(), relevance(&signals));
+            }
+            all.push((number, signals));
+        }
+        for (number, signals) in &mut all {
+            let best = sessions.get(&self.index.keys[*number as usize].group).filter(|_| self.is_turn(*number));
+            signals[Signal::Session] = best.map_or(0.0, |best| best.iter().sum::<f32>() / SESSION_BEST as f32);
+        }
+        all
     }
 
     fn is_turn(&self, number: u32) -> bool {
@@ -264,22 +276,17 @@ impl<'a> Candidates<'a> {
     /// Score, rank and components of every candidate.
     pub(super) fn scored(&self, question: &Question<'_>) -> impl Iterator<Item = (f32, f32, u32, RankParts)> {
         let weights = question.weights.clone();
-        let now = question.now_ms.map(dates::day_of_ms);
-        self.candidates.iter().map(move |number| {
-            let key = &self.index.keys[*number as usize];
-            let is_turn = self.is_turn(*number);
-            let mut signals = if is_turn { self.turn(*number) } else { self.alone(*number) };
-            signals[Signal::Recency] = recency(key.time_ms, now);
+        self.signals(question.now_ms).into_iter().map(move |(number, signals)| {
             let score = relevance(&signals);
             let mut parts = RankParts::of(&signals, &weights);
-            parts.leaf = if key.level == LEAF { weights.leaf } else { 0.0 };
-            let rank = if is_turn {
+            parts.leaf = if self.index.keys[number as usize].level == LEAF { weights.leaf } else { 0.0 };
+            let rank = if self.is_turn(number) {
                 parts.take_fitted(&signals, &weights);
                 parts.added()
             } else {
                 score * weights.base_score + parts.added()
             };
-            (score, rank, *number, parts)
+            (score, rank, number, parts)
         })
     }
 
@@ -352,11 +359,22 @@ impl RankParts {
         self.lexical_overlap = share(weights.lexical_overlap_max, usual.lexical_overlap_max) * of(&[Signal::Overlap]);
         self.speaker = share(weights.speaker, usual.speaker) * speaker;
         self.day = share(weights.day, usual.day) * of(&[Signal::Day]);
+        // Recency only decides between turns that are otherwise equal.
+        self.recency *= fitted::UNIT;
         self.shape = weights.base_score * of(&[Signal::Shape]);
         self.kind = weights.base_score * of(&[Signal::Kind]);
         let named = of(&[Signal::When, Signal::Preference, Signal::Overlap, Signal::Day, Signal::Shape, Signal::Kind]);
         let all: f32 = groups.iter().sum();
         self.turn = weights.base_score * (all - named - speaker);
+    }
+}
+
+/// Keeps the largest values, in descending order.
+fn keep_best(best: &mut [f32; SESSION_BEST], value: f32) {
+    let at = best.partition_point(|kept| *kept >= value);
+    if let Some(later) = best.get_mut(at..).filter(|later| !later.is_empty()) {
+        later.rotate_right(1);
+        later[0] = value;
     }
 }
 

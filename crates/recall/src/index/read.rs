@@ -112,9 +112,11 @@ impl RecallIndex {
     fn about(&self, question: &str, admits: &ResolvedFilter<'_>) -> QuestionSubject {
         let mut speakers: Vec<u32> = Vec::new();
         let mut unknown: Vec<String> = Vec::new();
+        let capitalised = capitalised(question);
         terms::words(question, |word| {
             let word = word.strip_suffix("'s").unwrap_or(word);
             match self.speaker_words.get(word) {
+                Some(_) if stopwords::is_talk(word) && !capitalised.iter().any(|name| name == word) => {}
                 Some(numbers) => speakers.extend(numbers.iter().filter(|number| self.is_heard(**number, admits))),
                 None => unknown.push(word.to_owned()),
             }
@@ -187,6 +189,20 @@ fn weighted(wanted: &[QueryTerm]) -> Option<Quantised> {
     }
     let norm = sum.iter().map(|x| x * x).sum::<f32>().sqrt();
     norm.is_normal().then(|| Quantised::new(&sum.map(|x| x / norm)))
+}
+
+/// The folded words of a question that are capitalised, except the first. A speaker may have a function word as a name
+/// (Will, May), and only the capital tells the two apart.
+fn capitalised(question: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut begins = true;
+    terms::written_words(question, |written| {
+        if !begins && written.chars().next().is_some_and(char::is_uppercase) {
+            terms::words(written, |word| found.push(word.strip_suffix("'s").unwrap_or(word).to_owned()));
+        }
+        begins = false;
+    });
+    found
 }
 
 fn asks_summary(question: &str) -> bool {

@@ -25,10 +25,6 @@ pub enum Signal {
     Near,
     /// Similarity of the nearest words, corrected for what a text of this length reaches by chance.
     MaxSim,
-    /// [`Signal::MaxSim`] of the turns on each side.
-    MaxSimBeside,
-    /// The previous turn asks what the question asks.
-    Answers,
     /// The share of question words, or words of similar meaning, that occur anywhere in the session.
     Topic,
     /// The question asks when, and the turn says when.
@@ -51,10 +47,12 @@ pub enum Signal {
     Shape,
     /// The question asks for a kind of thing (a sport, a city), and the turn has a member of it.
     Kind,
+    /// Mean relevance of the session's three most relevant turns.
+    Session,
 }
 
 /// Number of signals.
-pub const SIGNALS: usize = Signal::Kind as usize + 1;
+pub const SIGNALS: usize = Signal::Session as usize + 1;
 
 /// The signals of one turn.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -129,6 +129,41 @@ fn a_neighbour_in_a_conversation_helps() {
 }
 
 #[test]
+fn a_name_that_is_also_a_function_word_needs_its_capital() {
+    let mut index = RecallIndex::new();
+    let day = "2024-03-01T10:00:00Z";
+    index.add(&turn("w", 0, "Will", "I keep a boat in the harbour.", day));
+    index.add(&turn("a", 1, "Ana", "My boat needs paint.", day));
+    let speaker = |question: &str| {
+        let hits = index.search(&Question::new(question, 2));
+        hits.iter().find(|hit| hit.id == "w").map(|hit| hit.parts.speaker).unwrap()
+    };
+    assert!(speaker("Where does Will keep the boat?") > 0.0);
+    assert!(speaker("What is Will's boat called?") > 0.0);
+    assert_eq!(speaker("What will happen to the boat?"), 0.0);
+    assert_eq!(speaker("Will the boat be painted?"), 0.0);
+}
+
+#[test]
+fn a_turn_in_a_session_about_the_question_comes_before_the_same_turn_elsewhere() {
+    let mut index = RecallIndex::new();
+    let day = "2024-03-01T10:00:00Z";
+    let about =
+        ["I adopted a parrot.", "The parrot talks all day.", "Parrots eat seeds.", "Fine.", "Fine.", "Good idea."];
+    let other = ["The tax office wrote.", "I paid the rent.", "It was late.", "Fine.", "Fine.", "Good idea."];
+    for (session, texts) in [("x", other), ("y", about)] {
+        for (at, text) in texts.iter().enumerate() {
+            let document = turn(&format!("{session}{at}"), at as u64, "Ana", text, day);
+            index.add(&Document { group: Some(session.to_owned()), ..document });
+        }
+    }
+    let hits = index.search(&Question::new("Was the parrot a good idea?", 12));
+    let rank = |id: &str| hits.iter().find(|hit| hit.id == id).map(|hit| hit.rank).unwrap();
+    // Both turns have the same text and the same neighbours, so only their sessions differ.
+    assert!(rank("y5") > rank("x5") + 0.05, "{hits:?}");
+}
+
+#[test]
 fn a_named_day_is_preferred() {
     let mut index = RecallIndex::new();
     index.add(&turn("may", 0, "Ann", "I had lunch with my aunt.", "2023-05-08T10:00:00Z"));
