@@ -183,11 +183,11 @@ fn allowed_origin(settings: &Settings, origin: &str, host: &str) -> bool {
 pub(crate) struct AuthFailures {
     rules: RateLimit,
     addresses: Mutex<HashMap<IpAddr, AddressFailures>>,
-    /// What the other nodes of a cluster are to be told; `None` on a single machine.
+    /// Counts that have not been sent to the other nodes of the cluster; `None` on a single machine.
     pending: Option<Mutex<HashMap<IpAddr, Pending>>>,
 }
 
-/// What happened at this node since the others were told.
+/// What happened at this node since the counts were last sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Pending {
     /// Wrong credentials.
@@ -206,7 +206,7 @@ impl AuthFailures {
         Self { rules, addresses: Mutex::default(), pending: None }
     }
 
-    /// Also collects what other nodes are to be told.
+    /// Also collects the counts that are sent to other nodes.
     pub(crate) fn shared(self) -> Self {
         Self { pending: Some(Mutex::default()), ..self }
     }

@@ -46,7 +46,7 @@ pub struct HookRequest {
     pub payload: Value,
     /// Whether the client says that its user is there to answer its own questions.
     pub is_attended: bool,
-    /// The workspace of whoever sent it.
+    /// The workspace of its sender.
     pub workspace: WorkspaceId,
 }
 
@@ -402,9 +402,11 @@ fn settings_changed(client: Client, file: Option<&Path>) -> HookAnswer {
     let settings: Option<Value> = serde_json::from_str(&text).ok();
     let off = settings.as_ref().and_then(|settings| settings.get("disableAllHooks")).and_then(Value::as_bool);
     match (settings.is_some(), off) {
-        (true, Some(true)) => HookAnswer::refuse("Toolyard: these settings switch hooks off; they are not taken over."),
+        (true, Some(true)) => {
+            HookAnswer::refuse("Toolyard: these settings switch hooks off, so the change is refused.")
+        }
         (true, _) => noted(client),
         // Claude Code ignores settings that it cannot read, and hooks in them.
-        (false, _) => HookAnswer::refuse("Toolyard: these settings are no JSON; they are not taken over."),
+        (false, _) => HookAnswer::refuse("Toolyard: these settings are not JSON, so the change is refused."),
     }
 }

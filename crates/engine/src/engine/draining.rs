@@ -1,4 +1,4 @@
-//! How a node of a cluster stops taking work before it stops. On a single machine nothing here is ever called.
+//! Draining: a node of a cluster refuses new work before it stops. On a single machine these functions are not called.
 
 use super::Engine;
 use std::sync::atomic::{AtomicU8, Ordering};

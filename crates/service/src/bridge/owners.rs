@@ -38,7 +38,7 @@ const HAND_OVER_WITHIN: Duration = Duration::from_secs(5);
 /// Facts of one session that are read at a time.
 const FACTS_PER_PAGE: usize = 1000;
 
-/// Who has a session.
+/// The node that has a session.
 enum SessionHolder {
     /// This node has had it.
     Here,
@@ -49,7 +49,7 @@ enum SessionHolder {
     Nowhere,
 }
 
-/// What the store has of a session.
+/// The stored state of a session.
 struct StoredSession {
     opening: SessionTerms,
     inbox: Vec<InboundMessage>,

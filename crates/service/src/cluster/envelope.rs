@@ -36,7 +36,7 @@ const FRAME_HEAD: usize = 1 + 4 + 32;
 /// Hex digits of the HMAC in a session's id.
 const SESSION_MAC: usize = 32;
 
-/// A node in one of its lives.
+/// A node during one run of its process: its name and its epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NodeLife {
     /// Its name.
