@@ -239,10 +239,10 @@ export type BridgeOpenAnswer = { "ok": boolean; "sessionKey": string; "claudeSes
 /** Which of Claude's messages are shown. */
 export type BridgeOutboundParams = { "sessionKey": string; "agentId"?: string | null; "after"?: number | null };
 
-export type BridgeOutboundAnswerSaidMessage = { "seq": number; "chatId": string; "text": string; "replyTo": string | null; "files": Array<string>; "requestId": string | null };
+export type BridgeOutboundAnswerSentMessage = { "seq": number; "chatId": string; "text": string; "replyTo": string | null; "files": Array<string>; "requestId": string | null };
 
 /** Shows Claude's latest messages. */
-export type BridgeOutboundAnswer = { "sessionKey": string; "messages": Array<BridgeOutboundAnswerSaidMessage> };
+export type BridgeOutboundAnswer = { "sessionKey": string; "messages": Array<BridgeOutboundAnswerSentMessage> };
 
 /** A person's answer. */
 export type BridgePermissionReplyParamsBehaviorWord = "allow" | "deny";
@@ -683,10 +683,10 @@ export type HealthParams = { "probe"?: boolean };
 export type HealthAnswerPluginsHealth = { "loaded": Array<string>; "errors": Array<HealthAnswerPluginReport>; "unavailable": Array<string> };
 
 /** A plugin's state, as `health` reports it. */
-export type HealthAnswerPluginReport = { "id": string; "status": string; "problems": Array<string>; "leftOut": Array<HealthAnswerLeftOutTool> };
+export type HealthAnswerPluginReport = { "id": string; "status": string; "problems": Array<string>; "leftOut": Array<HealthAnswerOmittedTool> };
 
 /** A tool of a plugin that cannot be called. */
-export type HealthAnswerLeftOutTool = { "tool": string; "reason": string };
+export type HealthAnswerOmittedTool = { "tool": string; "reason": string };
 
 export type HealthAnswerSessionsHealth = { "path": string; "count": number; "recent": Array<HealthAnswerRecentSession> };
 
@@ -2306,10 +2306,10 @@ export type RunsVerifyAnswerProvenSecret = { "callId": RunsVerifyAnswerCallId; "
 export type RunsVerifyAnswerLedgerReport = { "ok": boolean; "entries": number; "size": number; "root": string; "runs": number; "pruned": number; "keys": number; "heads": number; "records": number; "blobs": number; "facts": number; "firstBad"?: RunsVerifyAnswerFirstBad | null; "missingRuns"?: Array<RunsVerifyAnswerRunId>; "bad": number; "badRuns"?: Array<RunsVerifyAnswerBadRun>; "unsigned": number; "unsignedRuns"?: Array<RunsVerifyAnswerUnsignedRun>; "sealedAtStart": number };
 
 /** The first problem. */
-export type RunsVerifyAnswerFirstBad = { "place": RunsVerifyAnswerBadPlace; "runId"?: RunsVerifyAnswerRunId | null; "name"?: string | null; "seq": number; "problem": string };
+export type RunsVerifyAnswerFirstBad = { "place": RunsVerifyAnswerProblemLocation; "runId"?: RunsVerifyAnswerRunId | null; "name"?: string | null; "seq": number; "problem": string };
 
 /** The place of the first problem. */
-export type RunsVerifyAnswerBadPlace = "ledger" | "run" | "head" | "blob" | "fact" | "store";
+export type RunsVerifyAnswerProblemLocation = "ledger" | "run" | "head" | "blob" | "fact" | "store";
 
 /** A run that does not hold. */
 export type RunsVerifyAnswerBadRun = { "runId": RunsVerifyAnswerRunId; "seq": number; "problem": string };
@@ -2436,7 +2436,7 @@ export type StoreStatsAnswer = { "version": number; "runs": number; "openRuns": 
 export type SystemPresenceParams = Record<string, never>;
 
 /** Somebody who is here: this gateway, or a client. */
-export type SystemPresenceAnswerPresent = SystemPresenceAnswerOwnPresence | SystemPresenceAnswerPresence;
+export type SystemPresenceAnswerPresenceEntry = SystemPresenceAnswerOwnPresence | SystemPresenceAnswerPresence;
 
 /** This gateway as presence shows it. */
 export type SystemPresenceAnswerOwnPresence = { "host": string; "version": string; "platform": string; "deviceFamily": string; "mode": string; "reason": string; "instanceId": string; "text": string; "ts": number; "ip"?: string | null };
@@ -2445,7 +2445,7 @@ export type SystemPresenceAnswerOwnPresence = { "host": string; "version": strin
 export type SystemPresenceAnswerPresence = { "host": string; "ip": string | null; "version": string; "platform": string; "mode": string; "reason": string; "roles": Array<string>; "scopes": Array<string>; "onlineSince": number; "ts": number; "text": string; "deviceFamily"?: string | null; "modelIdentifier"?: string | null; "timeZone"?: string | null; "deviceId"?: string | null; "instanceId"?: string | null };
 
 /** Lists this gateway and the clients that are connected to it. */
-export type SystemPresenceAnswer = Array<SystemPresenceAnswerPresent>;
+export type SystemPresenceAnswer = Array<SystemPresenceAnswerPresenceEntry>;
 
 /** A call of a tool. */
 export type ToolsCallParams = { "name": string; "args"?: { [key: string]: Json }; "timeoutMs"?: number | null; "idempotencyKey"?: string | null; "dryRun"?: boolean };

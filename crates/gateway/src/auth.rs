@@ -192,7 +192,7 @@ pub(crate) struct AuthFailures {
 pub(crate) struct Pending {
     /// Wrong credentials.
     pub(crate) wrong: u32,
-    /// The right credential was shown: wrong ones before it do not count any more.
+    /// The client sent the right credential, so its earlier wrong ones do not count any more.
     pub(crate) is_forgotten: bool,
 }
 

@@ -1,9 +1,9 @@
 //! Which node has a bridged session, where several nodes use the store.
 //!
-//! A session belongs to the node where it was opened, in that node's present life. Requests for it at another node are
-//! passed on there, and its events are sent to the clients of every node. When the node is gone, the first node that is
-//! asked for the session takes it over with its waiting messages. A plugin that reconnects through a load balancer
-//! brings its session along: the node that it reaches has the session handed over.
+//! A session belongs to the node where it was opened, during that node's current epoch. Requests for it at another node
+//! are passed on there, and its events are sent to the clients of every node. When the node is gone, the first node
+//! that is asked for the session takes it over with its waiting messages. A plugin that reconnects through a load
+//! balancer brings its session along: the node that it reaches has the session handed over.
 
 use super::{INBOX, OPENINGS, SAID};
 use crate::{

@@ -1,7 +1,7 @@
 //! The envelope of a request from node to node, and the frames of its answer: what is signed, and how it is checked.
 //!
 //! All nodes of a cluster know one secret. Every request carries an HMAC-SHA-256 over an envelope that names the sender
-//! and the receiver in their present lives, the path, the hash of the body, a number, and the time within which the
+//! and the receiver with their current epochs, the path, the hash of the body, a number, and the time within which the
 //! answer is wanted. Every part of the answer carries an HMAC that is bound to the request. There is nothing here that
 //! reads a clock or a socket.
 
