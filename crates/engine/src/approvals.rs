@@ -114,8 +114,8 @@ struct Pending {
     waiters: Vec<oneshot::Sender<ApprovalOutcome>>,
 }
 
-/// Removes a question from the list when its caller disconnects, unless the caller can repeat the call with its
-/// idempotency key.
+/// Removes a question from the list when its caller goes away, unless the question is kept for the caller's return (see
+/// [`ApprovalRequest::is_kept`]).
 struct WithdrawOnDrop<'a> {
     approvals: &'a Approvals,
     id: &'a str,

@@ -34,7 +34,7 @@ impl Engine {
             return Ok(());
         }
         Err(Failure::new(ErrorCode::Unavailable, "this node is stopping and begins nothing new")
-            .suggest("Send the request again: another node of the cluster takes it.")
+            .suggest("Send the request again: another node of the cluster accepts it.")
             .retryable(true))
     }
 }

@@ -354,7 +354,7 @@ pub(crate) fn gone(owner: &Owner) -> Failure {
     Failure::new(ErrorCode::Unavailable, format!("node {} is gone", owner.node))
         .detail("node", owner.node.clone())
         .detail("reason", "NODE_GONE")
-        .suggest("Runs of the node are taken over by another one; sessions and connections must be opened again.")
+        .suggest("Another node continues the runs of the lost node; open sessions and connections again.")
         .retryable(false)
 }
 
