@@ -86,8 +86,11 @@ impl Bucket {
         ] {
             builder = builder.with_config(AmazonS3ConfigKey::Client(key), format!("{} seconds", value.as_secs()));
         }
-        let objects =
-            builder.with_retry(retries).with_http_connector(Connector).build().map_err(|error| invalid(format!("cannot be used: {error}")))?;
+        let objects = builder
+            .with_retry(retries)
+            .with_http_connector(Connector)
+            .build()
+            .map_err(|error| invalid(format!("cannot be used: {error}")))?;
         Self::over(Arc::new(objects), prefix, place)
     }
 

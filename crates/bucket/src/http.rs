@@ -22,8 +22,8 @@ pub(crate) struct Connector;
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let client = client(options)
-            .map_err(|error| Error::Generic { store: "S3", source: Box::new(error.without_url()) })?;
+        let client =
+            client(options).map_err(|error| Error::Generic { store: "S3", source: Box::new(error.without_url()) })?;
         Ok(HttpClient::new(Service(client)))
     }
 }
@@ -64,7 +64,8 @@ struct Service(Client);
 impl HttpService for Service {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let (parts, body) = request.into_parts();
-        let url = parts.uri.to_string().parse().map_err(|error| HttpError::new(HttpErrorKind::Request, NoUrl(error)))?;
+        let url =
+            parts.uri.to_string().parse().map_err(|error| HttpError::new(HttpErrorKind::Request, NoUrl(error)))?;
         let mut request = Request::new(parts.method, url);
         *request.headers_mut() = parts.headers;
         *request.body_mut() = Some(Body::wrap(body));
@@ -131,7 +132,8 @@ mod tests {
             let is_whole = |text: &[u8]| {
                 let text = String::from_utf8_lossy(text);
                 let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
-                let length = head.to_lowercase().lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+                let length =
+                    head.to_lowercase().lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
                 body.len() >= length.unwrap_or(0)
             };
             while !is_whole(&text) {
