@@ -68,6 +68,7 @@ up: tools-needed ## set up and run Toolyard on embedded defaults with a sample v
 quick: fmt test-tools ## the daily loop: format, clippy and the tests of everything but the index program; tests that passed run again when something changes that they read
 	$(CARGO) clippy $(FAST) --all-targets --locked -- -D warnings
 	$(RUN_TESTS) --cached $(FAST) --locked
+	python3 scripts/check_doc_tests.py
 	$(CARGO) test -q $(FAST) --doc --locked
 
 test: fmt clippy deny unit tutorial docs-check crash ## every check that needs nothing but this checkout and crates from cargo's registry
@@ -101,6 +102,7 @@ unit: test-tools unit-index ## unit, property, contract and scenario tests
 	python3 scripts/test_run_tests.py
 	python3 scripts/package/test_package.py
 	$(RUN_TESTS) $(FAST) --locked
+	python3 scripts/check_doc_tests.py
 	$(CARGO) test -q $(FAST) --doc --locked
 	TOOLYARD_INDEX_PROGRAM="$(INDEX_PROGRAM)" $(CARGO) test $(FAST) --locked --test scenarios -- notes --include-ignored --skip crash --skip object_store
 
@@ -322,6 +324,7 @@ docs-check: tools-needed ## generated pages are current, links resolve, commands
 	python3 scripts/check_links.py
 	python3 scripts/check_test_names.py
 	python3 scripts/check_sizes.py
+	python3 scripts/test_check_doc_tests.py
 	python3 scripts/count_maps.py
 	python3 scripts/test_check_docs.py
 	python3 scripts/check_docs.py "$$CARGO_TARGET_DIR/debug/toolyard"

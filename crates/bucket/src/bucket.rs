@@ -1,6 +1,6 @@
 //! [`Bucket`]: objects by their SHA-256.
 
-use crate::{BucketError, worker::Worker};
+use crate::{BucketError, http::Connector, worker::Worker};
 use futures_util::StreamExt;
 use object_store::{
     Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig,
@@ -86,8 +86,11 @@ impl Bucket {
         ] {
             builder = builder.with_config(AmazonS3ConfigKey::Client(key), format!("{} seconds", value.as_secs()));
         }
-        let objects =
-            builder.with_retry(retries).build().map_err(|error| invalid(format!("cannot be used: {error}")))?;
+        let objects = builder
+            .with_retry(retries)
+            .with_http_connector(Connector)
+            .build()
+            .map_err(|error| invalid(format!("cannot be used: {error}")))?;
         Self::over(Arc::new(objects), prefix, place)
     }
 

@@ -10,11 +10,10 @@
 //! no row names cannot remove what another node is about to name.
 
 mod bucket;
+mod http;
 mod worker;
 
 pub use bucket::{Answer, Bucket, REFRESH_AFTER, REMOVE_AFTER};
-
-use reqwest as _; // enables TLS in object_store
 
 /// Why a bucket does not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
