@@ -5,7 +5,7 @@
 
 use crate::{
     Asking, Caller, Door, Engine,
-    pipeline::{self, StepCall},
+    pipeline::{self, InFlight, StepCall},
     scope::RunScope,
 };
 use serde_json::{Map, Value};
@@ -147,7 +147,7 @@ impl NestedCalls {
             timeout_ms: None,
             preview: Some(nested_id.clone()),
             never_ran: false,
-            is_alone: false,
+            beside: InFlight::Some,
             recovered: None,
             cancel: stop.clone(),
             asking: nest.asking.clone(),

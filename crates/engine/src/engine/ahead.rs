@@ -9,7 +9,7 @@ use crate::{
     Caller, IntentTarget, Recorder,
     approvals::{Allowance, Shown},
     memory_store::MemoryStore,
-    pipeline::{self, StepCall},
+    pipeline::{self, InFlight, StepCall},
     scope::RunScope,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -106,7 +106,7 @@ impl Engine {
             timeout_ms: request.timeout_ms,
             preview: None,
             never_ran: false,
-            is_alone: false,
+            beside: InFlight::Some,
             recovered: None,
             cancel,
             asking: Asking::default(),

@@ -2,7 +2,7 @@
 
 use super::Executor;
 use crate::{
-    pipeline::StepCall,
+    pipeline::{InFlight, StepCall},
     plan::{
         check::CompiledStep,
         reference::{self, Env},
@@ -32,7 +32,7 @@ impl Executor {
             attempt,
             timeout_ms: compiled.step().timeout_ms,
             never_ran: false,
-            is_alone: false,
+            beside: InFlight::Some,
             recovered: None,
             cancel: self.scope.cancel.child_token(),
             asking: crate::Asking::default(),
