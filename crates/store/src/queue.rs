@@ -41,7 +41,7 @@ pub(crate) struct Queued {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Urgency {
     /// Together with other changes, or when it has waited long enough.
-    Ride,
+    Deferred,
     /// At once, without a sync.
     Commit,
     /// At once, with a sync.
@@ -135,7 +135,7 @@ impl Queue {
                 sync_begun: 0,
                 wanted_visible: 0,
                 wanted_durable: 0,
-                most_urgent: Urgency::Ride,
+                most_urgent: Urgency::Deferred,
                 writer: Writer::Working,
                 waiters: Vec::new(),
                 pending: BTreeMap::new(),
@@ -212,7 +212,7 @@ impl Queue {
         };
         if place.is_some() && urgency == Urgency::Sync {
             // The journal makes the change durable, so the database need not sync at once.
-            urgency = Urgency::Ride;
+            urgency = Urgency::Deferred;
             state.journaling.hurried(at);
         }
         state.bytes += bytes;
@@ -225,7 +225,7 @@ impl Queue {
         }
         // The journal is full and goes on when the database has synced what is in it.
         state.wanted_durable = state.wanted_durable.max(state.journaling.awaits_database());
-        let is_due = urgency > Urgency::Ride
+        let is_due = urgency > Urgency::Deferred
             || state.bytes >= limits::EARLY_COMMIT_BYTES
             || state.wanted_durable > state.sync_begun;
         if is_due {

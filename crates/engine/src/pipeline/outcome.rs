@@ -56,7 +56,7 @@ pub(super) async fn queue_result(scope: &RunScope, settled: FinishedCall, beside
 
 /// The same without waiting for others.
 ///
-/// `Ride`: the next intent, or a call that depends on this result, makes it durable. This needs one sync per step instead
+/// `Deferred`: the next intent, or a call that depends on this result, makes it durable. This needs one sync per step instead
 /// of two.
 pub(super) fn queue_result_at_once(scope: &RunScope, settled: FinishedCall) -> FinishedCall {
     match flush_result(scope) {
@@ -70,7 +70,7 @@ pub(super) fn queue_result_at_once(scope: &RunScope, settled: FinishedCall) -> F
 
 /// In a run of one call, the end of the run follows at once, and both are written as one batch.
 fn flush_result(scope: &RunScope) -> Result<Position, StoreError> {
-    if scope.is_one_call { Ok(Position::default()) } else { scope.recorder.flush(Durability::Ride) }
+    if scope.is_one_call { Ok(Position::default()) } else { scope.recorder.flush(Durability::Deferred) }
 }
 
 /// Checks the output against the tool's schema. A tool whose output does not fit has failed, but its effects are still
