@@ -81,7 +81,7 @@ pub enum ApprovalEvent {
     Resolved(Arc<Approval>),
 }
 
-/// Who could answer.
+/// Which approvers a question can reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
     /// Any connected approver. If none is connected, nobody is asked.
@@ -114,7 +114,8 @@ struct Pending {
     waiters: Vec<oneshot::Sender<ApprovalOutcome>>,
 }
 
-/// Removes a question from the list when its caller goes away, unless the caller can come back.
+/// Removes a question from the list when its caller goes away, unless the question is kept for the caller's return (see
+/// [`ApprovalRequest::is_kept`]).
 struct WithdrawOnDrop<'a> {
     approvals: &'a Approvals,
     id: &'a str,

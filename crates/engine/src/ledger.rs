@@ -148,7 +148,7 @@ impl Sealer {
         Self { facts: store.changes(), ..self }
     }
 
-    /// Sets who hears of new heads.
+    /// Sets the listener that is called for each new head.
     pub fn on_head(&self, listener: HeadListener) {
         self.listener.store(Some(Arc::new(listener)));
     }

@@ -4,8 +4,8 @@
 //! [`StoreError::Tampered`], and a listing leaves the fact out and logs it, so that one forged fact does not hide the others.
 //!
 //! A store of an earlier version holds facts without seals. The first process that works with it seals what it finds and
-//! leaves a mark. From then on a fact without a seal is forged. Whoever removes the mark does not get facts sealed again: the
-//! ledger names facts by then.
+//! leaves a mark. From then on a fact without a seal is forged. Removing the mark does not make the store seal such
+//! facts again: the ledger names facts by then.
 
 use crate::{
     BoxFuture,

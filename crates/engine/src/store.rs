@@ -58,15 +58,15 @@ pub enum RunKind {
     Call,
 }
 
-/// The owner of runs: a node in one of its lives (epochs). Opaque to everything but the store, which knows whether the
-/// owner is alive.
+/// The owner of runs: a node and its epoch (one run of its process). Only the store interprets an owner, and knows
+/// whether it is alive.
 ///
-/// A store handle has one owner for as long as it is open. A later life of the same node has a higher epoch.
+/// A store handle has one owner for as long as it is open. A later start of the same node has a higher epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner {
     /// The home or the machine.
     pub node: String,
-    /// Which of its lives.
+    /// The number of the start of its process; it grows with every start.
     pub epoch: u64,
 }
 

@@ -183,16 +183,16 @@ fn allowed_origin(settings: &Settings, origin: &str, host: &str) -> bool {
 pub(crate) struct AuthFailures {
     rules: RateLimit,
     addresses: Mutex<HashMap<IpAddr, AddressFailures>>,
-    /// What the other nodes of a cluster are to be told; `None` on a single machine.
+    /// Counts that have not been sent to the other nodes of the cluster; `None` on a single machine.
     pending: Option<Mutex<HashMap<IpAddr, Pending>>>,
 }
 
-/// What happened at this node since the others were told.
+/// What happened at this node since the counts were last sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Pending {
     /// Wrong credentials.
     pub(crate) wrong: u32,
-    /// The right credential was shown: wrong ones before it do not count any more.
+    /// The client sent the right credential, so its earlier wrong ones do not count any more.
     pub(crate) is_forgotten: bool,
 }
 
@@ -206,7 +206,7 @@ impl AuthFailures {
         Self { rules, addresses: Mutex::default(), pending: None }
     }
 
-    /// Also collects what other nodes are to be told.
+    /// Also collects the counts that are sent to other nodes.
     pub(crate) fn shared(self) -> Self {
         Self { pending: Some(Mutex::default()), ..self }
     }

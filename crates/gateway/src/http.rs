@@ -1,11 +1,11 @@
-//! The HTTP door: liveness and readiness, `POST /tools/invoke`, live events of a run, `/metrics`, and the console's pages.
-//! On any other path a WebSocket upgrade starts the Gateway's RPC.
+//! The HTTP door: liveness and readiness, `POST /tools/invoke`, live events of a run, `/metrics`, and the console's
+//! pages. On any other path a WebSocket upgrade starts the Gateway's RPC.
 
 use crate::{
     admission::{Admitted, Peer, Rule, admit, refusal, turn_away},
     bridge, console,
     gateway::Gateway,
-    http_methods::HttpMethods,
+    http_methods::HttpMethods::{self, Any, Form, Get, Post, Read},
     request_slots::Permit,
     settings::{BODY_WITHIN, MAX_HTTP_BODY},
     ws::upgrade,
@@ -48,66 +48,31 @@ struct Route {
 
 /// Every path of the gateway itself. `*` matches one segment.
 const ROUTES: &[Route] = &[
-    Route { path: "/health", methods: HttpMethods::Read, rule: Rule::open(), answer: |_, _| Box::pin(live()) },
-    Route { path: "/healthz", methods: HttpMethods::Read, rule: Rule::open(), answer: |_, _| Box::pin(live()) },
-    Route { path: "/ready", methods: HttpMethods::Read, rule: Rule::open(), answer: |g, _| Box::pin(ready(g)) },
-    Route { path: "/readyz", methods: HttpMethods::Read, rule: Rule::open(), answer: |g, _| Box::pin(ready(g)) },
-    Route { path: "/metrics", methods: HttpMethods::Read, rule: WITHOUT_BODY, answer: |g, r| Box::pin(metrics(g, r)) },
-    Route { path: "/tools/invoke", methods: HttpMethods::Post, rule: WITH_BODY, answer: |g, r| Box::pin(invoke(g, r)) },
-    Route {
-        path: "/bridge",
-        methods: HttpMethods::Any,
-        rule: Rule::first_frame(),
-        answer: |g, r| Box::pin(bridge_socket(g, r)),
-    },
-    Route {
-        path: "/bridge/inbound",
-        methods: HttpMethods::Post,
-        rule: WITH_BODY,
-        answer: |g, r| Box::pin(bridge_inbound(g, r)),
-    },
+    Route { path: "/health", methods: Read, rule: Rule::open(), answer: |_, _| Box::pin(live()) },
+    Route { path: "/healthz", methods: Read, rule: Rule::open(), answer: |_, _| Box::pin(live()) },
+    Route { path: "/ready", methods: Read, rule: Rule::open(), answer: |g, _| Box::pin(ready(g)) },
+    Route { path: "/readyz", methods: Read, rule: Rule::open(), answer: |g, _| Box::pin(ready(g)) },
+    Route { path: "/metrics", methods: Read, rule: WITHOUT_BODY, answer: |g, r| Box::pin(metrics(g, r)) },
+    Route { path: "/tools/invoke", methods: Post, rule: WITH_BODY, answer: |g, r| Box::pin(invoke(g, r)) },
+    Route { path: "/bridge", methods: Any, rule: Rule::first_frame(), answer: |g, r| Box::pin(bridge_socket(g, r)) },
+    Route { path: "/bridge/inbound", methods: Post, rule: WITH_BODY, answer: |g, r| Box::pin(bridge_inbound(g, r)) },
     Route {
         path: "/console/session",
-        methods: HttpMethods::Get,
+        methods: Get,
         rule: Rule::open(),
         answer: |g, r| Box::pin(console::session(g, r)),
     },
-    Route {
-        path: "/pair",
-        methods: HttpMethods::Post,
-        rule: console::FORM,
-        answer: |g, r| Box::pin(console::pair(g, r)),
-    },
-    Route {
-        path: "/logout",
-        methods: HttpMethods::Post,
-        rule: console::FORM,
-        answer: |g, r| Box::pin(console::logout(g, r)),
-    },
+    Route { path: "/pair", methods: Post, rule: console::FORM, answer: |g, r| Box::pin(console::pair(g, r)) },
+    Route { path: "/logout", methods: Post, rule: console::FORM, answer: |g, r| Box::pin(console::logout(g, r)) },
     Route {
         path: "/console/socket",
-        methods: HttpMethods::Any,
+        methods: Any,
         rule: Rule::first_frame(),
         answer: |g, r| Box::pin(console::socket(g, r)),
     },
-    Route {
-        path: "/download/*",
-        methods: HttpMethods::Get,
-        rule: Rule::open(),
-        answer: |g, r| Box::pin(console::download(g, r)),
-    },
-    Route {
-        path: "/deny/*",
-        methods: HttpMethods::Form,
-        rule: Rule::open(),
-        answer: |g, r| Box::pin(console::deny(g, r)),
-    },
-    Route {
-        path: "/runs/*/events",
-        methods: HttpMethods::Get,
-        rule: WITHOUT_BODY,
-        answer: |g, r| Box::pin(run_events(g, r)),
-    },
+    Route { path: "/download/*", methods: Get, rule: Rule::open(), answer: |g, r| Box::pin(console::download(g, r)) },
+    Route { path: "/deny/*", methods: Form, rule: Rule::open(), answer: |g, r| Box::pin(console::deny(g, r)) },
+    Route { path: "/runs/*/events", methods: Get, rule: WITHOUT_BODY, answer: |g, r| Box::pin(run_events(g, r)) },
 ];
 
 const WITH_BODY: Rule = Rule::credential(MAX_HTTP_BODY, BODY_WITHIN);
@@ -141,7 +106,7 @@ async fn entrance(State(gateway): State<Gateway>, ConnectInfo(peer): ConnectInfo
         return crate::node::serve(&gateway, cluster, &peer, request).await;
     }
     // `/pair` is both a page and the target of its form.
-    let is_page = HttpMethods::Read.accept(request.method()) && request.uri().path() == "/pair";
+    let is_page = Read.accept(request.method()) && request.uri().path() == "/pair";
     if let Some(route) = Route::find(request.uri().path()).filter(|_| !is_page) {
         if !route.methods.accept(request.method()) {
             return turn_away(&gateway, &peer, &request, wrong_method(route.methods));
@@ -342,8 +307,8 @@ async fn invoke(gateway: Gateway, request: Admitted) -> Response {
     }
 }
 
-/// The body of `POST /tools/invoke`. A field of another kind than expected is left aside, as the real gateway does; only
-/// the tool and its arguments must be right.
+/// The body of `POST /tools/invoke`. A field of another kind than expected is left aside, as the real gateway does;
+/// only the tool and its arguments must be right.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct InvokeBody {

@@ -9,7 +9,7 @@ pub(crate) enum HttpMethods {
     Read,
     Get,
     Post,
-    /// A page and its form: `GET`, `HEAD` and `POST`.
+    /// `GET` and `HEAD` for a page, and `POST` for its form.
     Form,
     /// The route checks the method itself.
     Any,

@@ -16,14 +16,14 @@ use toolyard_engine::{
 
 /// The space of the facts, by address.
 const SPACE: &str = "guesses";
-/// How often a node tells what it counted.
+/// How often a node writes its counts to the store.
 pub(crate) const TELL_EVERY: Duration = Duration::from_millis(250);
 /// How often a node reads which addresses are locked out, in units of [`TELL_EVERY`].
 pub(crate) const READ_EVERY: u32 = 4;
-/// Addresses that are told at a time; of more, only this node knows. A flood from very many addresses must not become a
-/// flood of statements.
+/// The largest number of addresses that are written at a time; further addresses are counted by this node only. A flood
+/// from very many addresses must not become a flood of statements.
 const MAX_TOLD: usize = 64;
-/// How often a fact that others change at the same time is tried again.
+/// How often the write is tried when other nodes change the same fact at the same time.
 const MAX_ATTEMPTS: u32 = 5;
 
 /// The wrong credentials of an address at all nodes.
@@ -37,7 +37,7 @@ struct Count {
     locked_until: Option<i64>,
 }
 
-/// Tells what this node counted since it told last. May block.
+/// Writes the counts since the last call to the store. May block.
 pub(crate) fn tell(store: &dyn Store, guesses: &AuthFailures) -> Result<(), StoreError> {
     let mut told = Ok(());
     for (address, pending) in guesses.take_pending().into_iter().take(MAX_TOLD) {
@@ -48,14 +48,21 @@ pub(crate) fn tell(store: &dyn Store, guesses: &AuthFailures) -> Result<(), Stor
     told
 }
 
+/// The stored count of an address. A count that cannot be read starts again at zero; the log says so.
+fn read_count(address: IpAddr, bytes: &[u8]) -> Count {
+    serde_json::from_slice(bytes).unwrap_or_else(|error| {
+        tracing::warn!(%address, %error, "a stored count of wrong credentials cannot be read; counting starts again");
+        Count::default()
+    })
+}
+
 fn tell_one(store: &dyn Store, guesses: &AuthFailures, address: IpAddr, pending: Pending) -> Result<(), StoreError> {
     let key = address.to_string();
     let rules = guesses.rules();
     let (window, lockout) = (millis(rules.window), millis(rules.lockout));
     for _ in 0..MAX_ATTEMPTS {
         let found = store.get(SPACE, &key)?;
-        let mut count: Count =
-            found.as_deref().and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default();
+        let mut count = found.as_deref().map(|bytes| read_count(address, bytes)).unwrap_or_default();
         let now = Timestamp::now().as_millisecond();
         if pending.is_forgotten && count.locked_until.is_none_or(|until| until <= now) {
             count = Count::default();

@@ -27,7 +27,7 @@ pub struct FollowParams {
     pub wait_ms: Option<Count>,
 }
 
-/// What was sent meanwhile.
+/// A summary of the events that the request has sent.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FollowedEvents {

@@ -197,7 +197,7 @@ impl RunRecord {
     }
 }
 
-/// A digest that is being made. Runs come newest first.
+/// Builds a digest. Runs are added newest first.
 struct DigestBuilder {
     digest: Digest,
     /// Where each file is in the digest; files that are left out have no place.

@@ -115,7 +115,7 @@ impl SqliteStore {
         &self.dir
     }
 
-    /// Makes durable records readable, although the database takes over the journal a little later.
+    /// Makes durable records readable, although the database applies the journal a little later.
     fn catch_up(&self) -> Result<(), StoreError> {
         self.writing.as_ref().map_or(Ok(()), |writing| writing.queue.catch_up())
     }

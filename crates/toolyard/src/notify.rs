@@ -57,7 +57,7 @@ pub struct TestParams {
     pub(crate) channel: Option<String>,
 }
 
-/// How the channels did.
+/// The result of a test message for each channel.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ChannelTests {
     pub(crate) results: Vec<TestResult>,

@@ -1,4 +1,5 @@
-//! Who could answer a question now, by workspace: somebody of another workspace is nobody.
+//! Which approvers and people could answer a question now. They are counted by workspace, because a client of one
+//! workspace never answers questions of another.
 
 use super::{Approvals, RemoteQuestions};
 use serde::{Deserialize, Serialize};

@@ -1,11 +1,12 @@
 //! Approvals over the nodes of a cluster.
 //!
-//! A question and its answer are facts, so that any node can answer: the compare-and-set of the answer decides who was
-//! first. Two small spaces of facts tell the other nodes what concerns them. [`OPEN`] names the questions that wait: a
-//! node that finds one removed reads the answer, and wakes the caller that waits here. [`REACH`] says which nodes have
-//! somebody connected who could answer. Both are read once a second, and after hints of the store while a caller waits.
+//! A question and its answer are facts in the store, so that any node can store the answer; a compare-and-set decides
+//! which answer was first. Nodes exchange two further kinds of facts. [`OPEN`] lists the questions that wait: when a
+//! question disappears from the list, the node of the waiting caller reads the answer and wakes the caller. [`REACH`]
+//! says which nodes have a connected approver. Both are read once a second, and after hints of the store while a caller
+//! waits.
 //!
-//! Nothing of this happens over a store that only this machine uses.
+//! A store that only one machine uses has none of these facts.
 
 use super::{
     Approval, ApprovalDecision, ApprovalEvent, ApprovalOutcome, Approvals, SPACE, Settler, presence::Reachable,
@@ -32,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A question of another node is closed this long after its end, if that node did not close it.
 const CLOSED_FOR_OTHERS_AFTER: Duration = Duration::from_secs(5);
 
-/// What a node keeps about the questions of the others.
+/// The questions of other nodes, as this node knows them.
 #[derive(Default)]
 pub(super) struct RemoteQuestions {
     questions: Mutex<HashMap<String, RemoteQuestion>>,
@@ -68,7 +69,7 @@ struct NodeReachability {
     workspaces: BTreeMap<WorkspaceId, Reachable>,
 }
 
-/// What one look at the store found.
+/// The result of reading the store once.
 struct StoreScan {
     open: HashMap<String, Owner>,
     /// Questions that were not known here.
@@ -155,7 +156,7 @@ fn reached(store: &dyn Store) -> Result<BTreeMap<WorkspaceId, Reachable>, StoreE
                     *known = known.or(reached);
                 }
             }
-            // Whoever sees it first removes what a dead node left behind.
+            // The first node that sees a question of a dead node removes it.
             false => drop(store.remove(REACH, &key)?),
         }
     }

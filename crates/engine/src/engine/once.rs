@@ -21,7 +21,7 @@ use toolyard_protocol::{ErrorCode, Failure, RunId, ToolResult};
 
 /// How often a call that waits for its twin at another node looks at the store when no hint comes.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long a run of a dead node may take to be taken over before its outcome counts as unknown.
+/// How long the other nodes may take to continue a run of a dead node before its outcome counts as unknown.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(15);
 
 /// Where the store keeps idempotency keys.
@@ -43,7 +43,7 @@ struct KeyUse {
     by: Option<NodeEpoch>,
 }
 
-/// A node in one of its lives.
+/// A node during one run of its process: its name and its epoch.
 #[derive(Clone, Serialize, Deserialize)]
 struct NodeEpoch {
     node: String,
@@ -78,7 +78,7 @@ enum RemoteState {
     No,
     /// A node that is alive works on it.
     UnderWay,
-    /// Its node is gone, and another one is about to take it over.
+    /// Its node is dead, and no other node continues the run yet.
     LeftBehind,
 }
 

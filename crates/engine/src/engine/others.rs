@@ -1,11 +1,12 @@
-//! Events of runs at other nodes: what they recorded is read from the store, beyond what was read before.
+//! Events of runs at other nodes. This module reads the records that other nodes have stored, and makes events of them.
 //!
-//! A hint of the store says that something changed, never what. So whoever watches here has the runs that are open or
-//! began just now read, each from its last known record on: records that were missed are found by the next look, and
-//! where no hints come, a timer looks once a second. While nobody watches the runs of other nodes, nothing is read.
+//! A hint of the store says that something changed, but not what. After a hint, the module therefore reads every run
+//! that is open or has begun recently, starting after the last record that it knows. A record that one read misses is
+//! found by the next one; without hints, a timer reads once a second. If there is no subscriber, nothing is read.
 //!
-//! In the other direction, the records of a call that takes its time are stored before it ends, so that other nodes see
-//! who holds its run. A store of one machine stores those of a call without side effects with its result.
+//! In the other direction, the records of a slow call are stored before the call ends, so that other nodes see which
+//! node owns its run. A store that one machine uses alone stores the records of a call without side effects with its
+//! result.
 
 use super::{Engine, lock};
 use crate::{
@@ -60,7 +61,7 @@ enum FollowedRun {
     /// The run belongs to this node.
     Own,
     Other(Box<RemoteRun>),
-    /// Everything of it was read.
+    /// The run has ended, and all of its records were read.
     Over,
 }
 

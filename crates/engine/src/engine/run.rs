@@ -93,7 +93,7 @@ impl Engine {
             return Some(sha256.clone());
         }
         let bytes = serde_json::to_vec(&**scope.policy.snapshot())
-            .inspect_err(|error| tracing::error!(%error, run = %scope.run_id, "a policy cannot be kept apart"))
+            .inspect_err(|error| tracing::error!(%error, run = %scope.run_id, "a policy cannot be stored as a blob"))
             .ok()?;
         let blob = crate::Blob::new(bytes);
         let sha256 = blob.sha256.clone();

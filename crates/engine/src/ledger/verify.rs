@@ -29,7 +29,7 @@ const ROWS_PER_PAGE: usize = 500;
 /// Names of blobs read at a time.
 const BLOBS_PER_PAGE: usize = 256;
 
-/// The place of the first problem.
+/// The kind of object in which the first problem was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ProblemLocation {
@@ -198,7 +198,7 @@ fn check_entry(log: Log<'_>, keys: &[(u64, Verifier)], seq: u64) -> Result<(), L
     Ok(())
 }
 
-/// A run that does not hold.
+/// A run whose verification failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BadRun {

@@ -34,7 +34,7 @@ pub(super) struct Question {
     pub(super) by_hook: bool,
 }
 
-/// A call that somebody is asked about.
+/// A call for which a person's approval is requested.
 pub(super) struct AskedCall<'a> {
     pub(super) engine: &'a Engine,
     pub(super) scope: &'a RunScope,

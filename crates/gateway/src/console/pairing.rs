@@ -40,7 +40,7 @@ struct PairingRefusal {
 
 const TLS_REQUIRED: PairingRefusal = PairingRefusal {
     code: "TLS_REQUIRED",
-    message: "This address is neither encrypted nor on this machine: whoever is between could read and change everything",
+    message: "This address is neither encrypted nor on this machine: anybody on the network between could read and change everything",
     suggestion: TLS_ADVICE,
 };
 

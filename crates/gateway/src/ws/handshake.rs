@@ -166,7 +166,7 @@ pub(crate) struct ShownAuth {
     issued_at_ms: Option<i64>,
 }
 
-/// How a credential was right.
+/// The kind of a valid credential, with the rights that it gives.
 enum Proof {
     Shared(&'static str, Access),
     Device(Box<Device>),

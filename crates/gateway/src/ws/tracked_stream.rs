@@ -8,7 +8,7 @@ use std::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use toolyard_service::hub::LastActivity;
 
-/// A connection that notes when it was last heard.
+/// A stream that records when its peer last sent a byte.
 pub(crate) struct TrackedStream<S> {
     inner: S,
     last: LastActivity,

@@ -1,4 +1,4 @@
-//! Upgrades an HTTP request to a WebSocket: the opening handshake of RFC 6455, and who may use it.
+//! Upgrades an HTTP request to a WebSocket: the opening handshake of RFC 6455, and the checks before it.
 
 use super::{connection, tracked_stream::TrackedStream};
 use crate::{

@@ -61,7 +61,7 @@ pub const BRIDGE_FRAMES: &[(&str, Demand)] = &[
 const OPENINGS: &str = "bridge.sessions";
 /// Messages that wait for Claude.
 const INBOX: &str = "bridge.inbox";
-/// What Claude said to people, the last of each session.
+/// Claude's last messages to people, by session.
 const SAID: &str = "bridge.said";
 /// A message from Claude, and its position in the store.
 struct QueuedMessage {

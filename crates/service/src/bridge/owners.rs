@@ -1,9 +1,9 @@
 //! Which node has a bridged session, where several nodes use the store.
 //!
-//! A session belongs to the node where it was opened, in that node's present life. Requests for it at another node are
-//! passed on there, and its events are sent to the clients of every node. When the node is gone, the first node that is
-//! asked for the session takes it over with its waiting messages. A plugin that reconnects through a load balancer
-//! brings its session along: the node that it reaches has the session handed over.
+//! A session belongs to the node where it was opened, during that node's current epoch. Requests for it at another node
+//! are passed on there, and its events are sent to the clients of every node. When the node is gone, the first node
+//! that is asked for the session takes it over with its waiting messages. A plugin that reconnects through a load
+//! balancer brings its session along: the node that it reaches has the session handed over.
 
 use super::{INBOX, OPENINGS, SAID};
 use crate::{
@@ -38,7 +38,7 @@ const HAND_OVER_WITHIN: Duration = Duration::from_secs(5);
 /// Facts of one session that are read at a time.
 const FACTS_PER_PAGE: usize = 1000;
 
-/// Who has a session.
+/// The node that has a session.
 enum SessionHolder {
     /// This node has had it.
     Here,
@@ -49,7 +49,7 @@ enum SessionHolder {
     Nowhere,
 }
 
-/// What the store has of a session.
+/// The stored state of a session.
 struct StoredSession {
     opening: SessionTerms,
     inbox: Vec<InboundMessage>,

@@ -1,7 +1,7 @@
 //! The feed: what happens to runs, questions and devices, as one numbered list for every console that is connected.
 //!
-//! The newest items are kept, so that a browser whose connection was lost goes on where it was. Runs are watched only
-//! while a console is connected, and for a while afterwards: events that nobody wants need not be built.
+//! The newest items are kept, so that a browser that reconnects continues after the last item it received. Runs are
+//! watched only while a console is connected, and for a while afterwards: without a subscriber no events are built.
 
 use crate::{
     Hub, Service, approvals,

@@ -1,4 +1,4 @@
-//! [`LastActivity`]: when a peer was last heard.
+//! [`LastActivity`]: the time at which a peer last sent a byte.
 
 use std::{
     sync::{

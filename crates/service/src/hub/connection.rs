@@ -301,7 +301,7 @@ impl Connection {
     }
 }
 
-/// A client as presence shows it.
+/// A client's entry in the presence list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Presence {
@@ -328,7 +328,7 @@ pub struct Presence {
     instance_id: Option<String>,
 }
 
-/// This gateway as presence shows it.
+/// This gateway's entry in the presence list.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OwnPresence {
@@ -345,7 +345,7 @@ pub struct OwnPresence {
     pub(super) ip: Option<String>,
 }
 
-/// Somebody who is here: this gateway, or a client.
+/// An entry of the presence list: this gateway, or a client.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum PresenceEntry {

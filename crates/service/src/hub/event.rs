@@ -54,7 +54,7 @@ impl EventBody {
     }
 }
 
-/// An event that says when it happened.
+/// The event `tick`, with the time at which it was sent.
 #[derive(Serialize)]
 pub(crate) struct TimestampEvent {
     pub(crate) ts: i64,

@@ -15,7 +15,7 @@ use toolyard_protocol::{ErrorCode, Failure, WorkspaceId};
 /// The largest number of unanswered requests, over all clients.
 const MAX_WAITING: usize = 1_000;
 
-/// Why a client did not carry out a request.
+/// The reason for which a client did not carry out a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestError {
     /// No connected client offers the command.

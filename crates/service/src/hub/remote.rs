@@ -50,7 +50,7 @@ const NEWS_PREFIX: &str = "bridge.";
 /// How much longer than its tool's own time a call at another node may take.
 const ROUTE_TIME: Duration = Duration::from_secs(2);
 
-/// What this node knows of the others' clients.
+/// The clients of other nodes, as this node knows them.
 pub(crate) struct RemoteClients {
     known: Mutex<KnownClients>,
     changed: Notify,
@@ -157,7 +157,7 @@ struct Revocation {
     at_ms: i64,
 }
 
-/// What one look at the store found.
+/// The result of reading the store once.
 struct StoreScan {
     clients: Vec<Clients>,
     offers: BTreeMap<String, OfferFact>,

@@ -66,7 +66,7 @@ struct Connected {
     next: Vec<String>,
 }
 
-/// What would be written.
+/// The file that would be written, and its new text.
 #[derive(Debug, Serialize)]
 struct PrintedConfig {
     client: McpClient,

@@ -186,8 +186,8 @@ fn database_findings(resolved: &config::Resolved) -> Vec<(&'static str, Result<S
         "cluster secret",
         Ok(match &resolved.config.store.secret_file {
             Some(file) => format!("in {}, apart from the database", file.display()),
-            None => "warning: in the database, so whoever can read the database can sign as this cluster; set \
-                     store.secretFile on every node before the first start to keep it apart"
+            None => "warning: in the database, so anybody who can read the database can sign as this cluster; set \
+                     store.secretFile on every node before the first start to keep it outside the database"
                 .to_owned(),
         }),
     ));

@@ -37,7 +37,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// What each node works with, by node.
 const IN_USE: &str = "nodeConfig";
 
-/// What a node works with, as `nodes list` shows it.
+/// The settings that a node uses, as `nodes list` shows them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct NodeSettings {
@@ -84,7 +84,7 @@ struct State {
     problem: Option<String>,
 }
 
-/// A change that was made.
+/// A change that was applied.
 pub(crate) struct AppliedChange {
     pub(crate) keys: Vec<String>,
     pub(crate) version: u64,

@@ -35,7 +35,7 @@ use std::{
 const WAIT: Duration = Duration::from_secs(20);
 /// How often a waiting node looks again: the first time and at most.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(40));
-/// After this time a node takes no further requests until it has let go of the lease, so that other nodes get a turn.
+/// After this time a node takes no further requests until it has released the lease, so that other nodes can take it.
 const TURN: Duration = Duration::from_millis(250);
 
 thread_local! {
@@ -94,7 +94,7 @@ impl SharedAccounts {
     }
 }
 
-/// Ends a request's turn, even if it panics.
+/// Ends a request when dropped, also after a panic.
 struct RequestGuard<'a> {
     shared: &'a SharedAccount,
     account: &'a Arc<Account>,
@@ -110,7 +110,7 @@ impl Drop for RequestGuard<'_> {
 enum Phase {
     /// This node does not hold the lease.
     Away,
-    /// One thread is taking the lease or letting go of it.
+    /// One thread is acquiring or releasing the lease.
     Changing,
     /// This node holds it since then.
     Held(Instant),
@@ -214,7 +214,7 @@ impl SharedAccount {
         taken
     }
 
-    /// Ends a request; the last one lets go of the lease.
+    /// Ends a request; the last request releases the lease.
     fn leave(&self) {
         let mut gate = lock(&self.gate);
         gate.requests = gate.requests.saturating_sub(1);

@@ -1,6 +1,6 @@
-//! Moves the files of a single machine into the store that nodes share, and back. Nobody works on either meanwhile. What is
-//! there already is not copied again, so that an interrupted move goes on where it was; at the end every piece is read back
-//! and compared with its hash.
+//! Moves the files of a single machine into the store that nodes share, and back. Both must be idle meanwhile. Pieces
+//! that the target has already are not copied again, so that an interrupted move continues where it stopped; at the end
+//! every piece is read back and compared with its hash.
 
 use super::{
     facts::{Entry, Facts, Lease, SharedParts},
