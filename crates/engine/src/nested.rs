@@ -5,7 +5,7 @@
 
 use crate::{
     Asking, Caller, Door, Engine,
-    pipeline::{self, InFlight, StepCall},
+    pipeline::{self, StepCall},
     scope::RunScope,
 };
 use serde_json::{Map, Value};
@@ -147,7 +147,7 @@ impl NestedCalls {
             timeout_ms: None,
             preview: Some(nested_id.clone()),
             never_ran: false,
-            beside: InFlight::Some,
+            is_alone: false,
             recovered: None,
             cancel: stop.clone(),
             asking: nest.asking.clone(),

@@ -42,7 +42,7 @@ use crate::{
 use approve::Approved;
 use clearance::clear;
 use futures_util::FutureExt;
-use outcome::{queue_result, settle, unpredictable, unrecorded};
+use outcome::{settle, unpredictable, unrecorded};
 use serde_json::{Map, Value};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{AcquireError, SemaphorePermit};
@@ -70,24 +70,12 @@ pub(crate) struct StepCall {
     pub(crate) never_ran: bool,
     /// A call made again after a crash keeps its id.
     pub(crate) recovered: Option<CallId>,
-    /// What else of the run is in flight.
-    pub(crate) beside: InFlight,
+    /// No other call of the run is in flight, so the calling thread may perform the sync itself.
+    pub(crate) is_alone: bool,
     /// Stops this call alone.
     pub(crate) cancel: CancellationToken,
     /// What to do when a person must be asked.
     pub(crate) asking: Asking,
-}
-
-/// What else of a run is in flight beside a call, which decides how its records are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum InFlight {
-    /// Nothing: the calling thread may perform the sync itself.
-    Nothing,
-    /// Perhaps other calls.
-    Some,
-    /// Calls in other tasks. Those that reach the record at the same time share a batch: for each batch there is a tag, an
-    /// entry in the store's queue, and a change of the database.
-    Tasks,
 }
 
 /// The `scope` of an approval that is for one call alone.
@@ -180,15 +168,12 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
 
     // 8 prepare
     let started = engine.clock().now();
-    let end = |status, outcome| {
-        let settled = settle(engine, scope, &entry, &envelope, started, outcome, status, side_effects);
-        queue_result(scope, settled, call.beside)
-    };
+    let end = |status, outcome| settle(engine, scope, &entry, &envelope, started, outcome, status, side_effects);
     let prepared = match prepare(scope, &attempt, &envelope).await {
         Ok(prepared) => prepared,
         Err((status, failed)) => {
             record_call(scope, &made, None);
-            return end(status, Err(failed)).await;
+            return end(status, Err(failed));
         }
     };
 
@@ -200,18 +185,14 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
     // 9 record
     record_call(scope, &made, Some(&prepared));
     if side_effects {
-        let synced = match call.beside {
-            InFlight::Nothing => scope.recorder.sync_here().await,
-            InFlight::Some => scope.recorder.sync().await,
-            InFlight::Tasks => scope.recorder.sync_with_others().await,
-        };
+        let synced = if call.is_alone { scope.recorder.sync_here().await } else { scope.recorder.sync().await };
         if let Err(error) = synced {
             // Nothing was dispatched, and nothing more can be recorded: this result lives in the answer only.
             return unrecorded(engine, &call, &envelope, started, error.into());
         }
     }
     if let Err((status, failed)) = may_begin(engine, &stop, timeout, &envelope, side_effects).await {
-        return end(status, Err(failed)).await;
+        return end(status, Err(failed));
     }
 
     // 10 attempt
@@ -226,7 +207,7 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
 
     // 11 normalise, 12 record
     match outcome {
-        Ok(output) => end(ResultStatus::Ok, Ok(output)).await,
+        Ok(output) => end(ResultStatus::Ok, Ok(output)),
         Err(stopped) => {
             let lost_sight = stopped.lost_sight();
             let (status, mut failed) = stopped.into_outcome(&envelope);
@@ -237,7 +218,7 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
             {
                 observe(&provider, &context, &envelope, intent, &mut failed).await;
             }
-            end(status, Err(failed)).await
+            end(status, Err(failed))
         }
     }
 }

@@ -16,9 +16,6 @@ use toolyard_protocol::{CallId, EventLevel, EventType, ExecutionEvent, RunId, St
 /// A long run is signed at least this often.
 pub(crate) const CHECKPOINT_EVERY: u64 = 1000;
 
-/// A batch of this size waits for no further records: a store may have a slower way for large batches.
-const SHARED_BATCH_BYTES: usize = 16 << 10;
-
 /// Writes one run's record.
 pub struct Recorder {
     run_id: RunId,
@@ -35,8 +32,8 @@ pub struct Recorder {
 struct State {
     seq: u64,
     chain: [u8; 32],
-    /// Whether the last record of the batch has its chain value; the value before it is `chain` otherwise.
-    is_last_linked: bool,
+    /// The chain value before the first record of the batch that is being made.
+    queued_chain: [u8; 32],
     view: RunView,
     /// A reused buffer in which records are serialised.
     scratch: Vec<u8>,
@@ -99,7 +96,7 @@ impl Recorder {
         let state = State {
             seq: at.seq,
             chain: at.chain,
-            is_last_linked: true,
+            queued_chain: at.chain,
             view,
             scratch: Vec::new(),
             pending: Vec::new(),
@@ -141,10 +138,10 @@ impl Recorder {
         record.encode_into(&mut state.scratch);
         let payload = state.scratch.clone();
         let kind = record.kind() as u8;
-        self.link_last(state);
         state.seq += 1;
-        state.pending.push(Frame { seq: state.seq, kind, payload, chain: [0; 32] });
-        state.is_last_linked = false;
+        state.chain = chain::link(&state.chain, state.seq, kind, &payload);
+        let frame = Frame { seq: state.seq, kind, payload, chain: state.chain };
+        state.pending.push(frame);
         // The view would keep a copy of the whole plan, which is needed only to build envelopes from the record.
         if !matches!(record, Record::RunStarted(_)) {
             state.view.note(record);
@@ -161,20 +158,7 @@ impl Recorder {
         }
     }
 
-    /// Computes the chain value of the last record. The last record of a batch gets a tag first, so its value is computed
-    /// when it is known whether another record follows it.
-    fn link_last(&self, state: &mut State) {
-        if !state.is_last_linked
-            && let Some(last) = state.pending.last_mut()
-        {
-            last.chain = chain::link(&state.chain, last.seq, last.kind, &last.payload);
-            state.chain = last.chain;
-        }
-        state.is_last_linked = true;
-    }
-
     fn checkpoint_locked(&self, state: &mut State) {
-        self.link_last(state);
         let checkpoint = self.signer.checkpoint(self.run_id, state.seq, &state.chain);
         self.push_locked(state, &Record::Checkpoint(checkpoint));
         state.last_checkpoint = state.seq;
@@ -235,15 +219,19 @@ impl Recorder {
 
     /// Tags the last record of the batch, which proves all of it. A checkpoint needs no tag: it carries a signature.
     fn tag_last(&self, state: &mut State) {
-        // The chain ends before the last record, because that one is not linked yet.
-        let previous = state.chain;
-        if !state.is_last_linked
-            && let Some(last) = state.pending.last_mut()
+        let previous = match state.pending.len() {
+            0 => return,
+            1 => state.queued_chain,
+            n => state.pending[n - 2].chain,
+        };
+        if let Some(last) = state.pending.last_mut()
             && last.kind != RecordKind::Checkpoint as u8
         {
             self.signer.tag(self.run_id, last.seq, &previous, &mut last.payload);
+            last.chain = chain::link(&previous, last.seq, last.kind, &last.payload);
+            state.chain = last.chain;
         }
-        self.link_last(state);
+        state.queued_chain = state.chain;
     }
 
     /// Queues the pushed records and returns when they are durable.
@@ -258,25 +246,6 @@ impl Recorder {
         self.store.durable_here(position).await
     }
 
-    /// As [`Recorder::sync`], for a run with calls in other tasks: those that are ready at the same time add their records
-    /// first, and the first one queues them all.
-    pub async fn sync_with_others(&self) -> Result<(), StoreError> {
-        self.wait_for_others().await;
-        self.sync().await
-    }
-
-    /// Lets the other tasks that are ready add their records to the next batch, unless it is large already.
-    pub(crate) async fn wait_for_others(&self) {
-        let bytes = {
-            let state = self.lock();
-            let records: usize = state.pending.iter().map(|frame| frame.payload.len()).sum();
-            records + state.blobs.iter().map(|blob| blob.bytes.len()).sum::<usize>()
-        };
-        if bytes < SHARED_BATCH_BYTES {
-            tokio::task::yield_now().await;
-        }
-    }
-
     /// Returns when a position is durable.
     pub async fn durable(&self, position: Position) -> Result<(), StoreError> {
         self.store.durable(position).await
@@ -285,7 +254,7 @@ impl Recorder {
     /// Number and chain value of the last record. To be read after [`Recorder::flush`], which may tag that record.
     pub fn head(&self) -> (u64, [u8; 32]) {
         let state = self.lock();
-        (state.seq - u64::from(!state.is_last_linked), state.chain)
+        (state.seq, state.chain)
     }
 
     /// Sends the progress of a call to subscribers. It is not part of the record.

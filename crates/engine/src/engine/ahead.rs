@@ -9,7 +9,7 @@ use crate::{
     Caller, IntentTarget, Recorder,
     approvals::{Allowance, Shown},
     memory_store::MemoryStore,
-    pipeline::{self, InFlight, StepCall},
+    pipeline::{self, StepCall},
     scope::RunScope,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -106,7 +106,7 @@ impl Engine {
             timeout_ms: request.timeout_ms,
             preview: None,
             never_ran: false,
-            beside: InFlight::Some,
+            is_alone: false,
             recovered: None,
             cancel,
             asking: Asking::default(),

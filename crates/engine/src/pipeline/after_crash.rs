@@ -3,7 +3,7 @@
 
 use super::{
     FinishedCall, look,
-    outcome::{queue_result_at_once, settle, to_result},
+    outcome::{settle, to_result},
 };
 use crate::{
     CallContext, Engine, NestedCalls, Progress, Reconciled,
@@ -66,7 +66,7 @@ pub(crate) async fn reconcile(
     };
     note_recovery(engine, scope, record, word);
     let settled = settle(engine, scope, &entry, &envelope, started, outcome, status, true);
-    Ok(Reconciliation::Settled(queue_result_at_once(scope, settled)))
+    Ok(Reconciliation::Settled(settled))
 }
 
 fn note_recovery(engine: &Engine, scope: &RunScope, record: &CallRecord, what: &str) {

@@ -1,6 +1,6 @@
 //! Stages 11 and 12 of the pipeline: turn any outcome into exactly one [`ToolResult`] and record it.
 
-use super::{FinishedCall, InFlight, StepCall};
+use super::{FinishedCall, StepCall};
 use crate::{
     Blob, Engine, Failed, Output,
     facts::{self, Externalized},
@@ -19,7 +19,6 @@ use toolyard_protocol::{
     canonical,
 };
 
-/// Adds the result to the batch that is queued next, which [`queue_result`] sees to.
 #[allow(clippy::too_many_arguments)] // the parts of one result
 pub(super) fn settle(
     engine: &Engine,
@@ -35,6 +34,9 @@ pub(super) fn settle(
     let (outcome, apart) = to_record(engine, scope, started, status, outcome);
     let record = Record::Result(ResultRecord { call_id: envelope.call_id, outcome });
     scope.recorder.push(&record);
+    // `Deferred`: the next intent, or a call that depends on this result, makes it durable. This needs one sync per step
+    // instead of two.
+    let position = flush_result(scope);
     let outcome = record.into_outcome().unwrap_or_else(|| OutcomeRecord::new(ResultStatus::Error, started));
     let data_blob = outcome.data_blob.clone();
     let mut result =
@@ -43,32 +45,13 @@ pub(super) fn settle(
     for hook in engine.hooks().iter() {
         hook.after(&result);
     }
-    FinishedCall { result, whole, position: Position::default(), side_effects }
-}
-
-/// Queues a result that was added to the next batch. Calls in other tasks that end at the same time add theirs first.
-pub(super) async fn queue_result(scope: &RunScope, settled: FinishedCall, beside: InFlight) -> FinishedCall {
-    if beside == InFlight::Tasks {
-        scope.recorder.wait_for_others().await;
-    }
-    queue_result_at_once(scope, settled)
-}
-
-/// The same without waiting for others.
-///
-/// `Deferred`: the next intent, or a call that depends on this result, makes it durable. This needs one sync per step instead
-/// of two.
-pub(super) fn queue_result_at_once(scope: &RunScope, settled: FinishedCall) -> FinishedCall {
-    match flush_result(scope) {
-        Ok(position) => FinishedCall { position, ..settled },
-        Err(error) => {
-            let result = with_store_failure(settled.result, error.into());
-            FinishedCall::new(result, Position::default(), settled.side_effects)
-        }
+    match position {
+        Ok(position) => FinishedCall { result, whole, position, side_effects },
+        Err(error) => FinishedCall::new(with_store_failure(result, error.into()), Position::default(), side_effects),
     }
 }
 
-/// In a run of one call, the end of the run follows at once, and both are written as one batch.
+/// Queues a result. In a run of one call, the end of the run follows at once, and both are written as one batch.
 fn flush_result(scope: &RunScope) -> Result<Position, StoreError> {
     if scope.is_one_call { Ok(Position::default()) } else { scope.recorder.flush(Durability::Deferred) }
 }

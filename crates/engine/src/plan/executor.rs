@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Engine,
-    pipeline::{self, FinishedCall, InFlight},
+    pipeline::{self, FinishedCall},
     record::{CancelRecord, PausedRecord, Record, RetryRecord},
     scope::RunScope,
     secrets,
@@ -293,16 +293,11 @@ impl Executor {
                     }
                     Ok(None) => {
                         let is_alone = on.calls.is_empty() && on.tasks.is_empty() && on.actions.is_empty();
-                        let beside = match is_alone {
-                            true => InFlight::Nothing,
-                            false if self.plan.steps[step].side_effects && self.mode == Mode::Live => InFlight::Tasks,
-                            false => InFlight::Some,
-                        };
-                        let work = self.dispatch(step, index, attempt, beside);
-                        if beside == InFlight::Tasks {
-                            on.tasks.push(task(work, on.cut_off.clone()));
-                        } else {
+                        let work = self.dispatch(step, index, attempt, is_alone);
+                        if is_alone || !self.plan.steps[step].side_effects || self.mode != Mode::Live {
                             on.calls.push(work);
+                        } else {
+                            on.tasks.push(task(work, on.cut_off.clone()));
                         }
                     }
                     Err(ended) => return Some(ended),
@@ -314,7 +309,7 @@ impl Executor {
     }
 
     /// The future that makes a call.
-    fn dispatch(&mut self, step: usize, index: u32, attempt: u32, beside: InFlight) -> Work {
+    fn dispatch(&mut self, step: usize, index: u32, attempt: u32, is_alone: bool) -> Work {
         let plan = self.plan.clone();
         let compiled = &plan.steps[step];
         let iteration = self.iteration(compiled, step, index);
@@ -341,7 +336,7 @@ impl Executor {
         };
         let mut call = self.step_call(compiled, iteration, attempt, args);
         call.recovered = recovered;
-        call.beside = beside;
+        call.is_alone = is_alone;
         // A call without effects of its own makes no sync; if it depends on an effect, that effect's result must be
         // durable first. A call with effects syncs anyway, and everything before it with it.
         let wait_for = if compiled.side_effects {

@@ -2,7 +2,7 @@
 
 use super::Executor;
 use crate::{
-    pipeline::{InFlight, StepCall},
+    pipeline::StepCall,
     plan::{
         check::CompiledStep,
         reference::{self, Env},
@@ -32,7 +32,7 @@ impl Executor {
             attempt,
             timeout_ms: compiled.step().timeout_ms,
             never_ran: false,
-            beside: InFlight::Some,
+            is_alone: false,
             recovered: None,
             cancel: self.scope.cancel.child_token(),
             asking: crate::Asking::default(),
