@@ -480,7 +480,10 @@ impl Approvals {
         settler: Settler,
         why: &str,
     ) -> Result<Option<Arc<Approval>>, Failure> {
-        let Some(found) = self.store.get(SPACE, id)? else { return Ok(None) };
+        let (store, key) = (self.store.clone(), id.to_owned());
+        let found = crate::off_thread(move || store.get(SPACE, &key)).await;
+        let no_answer = |_| Failure::new(ErrorCode::InternalError, "the store did not answer");
+        let Some(found) = found.map_err(no_answer)?? else { return Ok(None) };
         let open: Approval = serde_json::from_slice(&found)
             .map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("a question cannot be read: {e}")))?;
         if open.decision.is_some() {
@@ -499,9 +502,8 @@ impl Approvals {
         done.grant_id = grant.as_ref().map(|grant| grant.id.clone());
         let wanted = (written(&done)?, self.forgotten_at());
         let (store, key) = (self.store.clone(), id.to_owned());
-        let swap =
-            tokio::task::spawn_blocking(move || store.compare_and_set(SPACE, &key, Some(&found), Some(wanted))).await;
-        let swap = swap.map_err(|_| Failure::new(ErrorCode::InternalError, "the store did not answer"))??;
+        let swap = crate::off_thread(move || store.compare_and_set(SPACE, &key, Some(&found), Some(wanted))).await;
+        let swap = swap.map_err(no_answer)??;
         let Swap::Done = swap else { return Ok(None) };
         // The answer is on record before the grant: of two answers at once only the one that counts gives a grant.
         let kept = match &grant {

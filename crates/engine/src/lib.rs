@@ -27,6 +27,7 @@ pub mod ledger;
 pub mod memory_store;
 mod model_view;
 mod nested;
+mod off_thread;
 mod pipeline;
 pub mod plan;
 mod provider;
@@ -53,6 +54,7 @@ pub use hooks::{Hook, HookCall, HookVerdict};
 pub use keys::derive_shared;
 pub use model_view::{FullView, ModelView, Shown};
 pub use nested::{NestedAnswer, NestedCalls};
+pub use off_thread::{STORE_THREADS, off_thread};
 pub use provider::{
     Blob, Blobs, BoxFuture, CallContext, Failed, Intent, IntentTarget, InverseCall, Output, Prepared, PreviewProvider,
     Progress, ProgressKind, Provider, RETRY_AFTER, Reconciled,

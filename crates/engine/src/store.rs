@@ -472,7 +472,8 @@ pub trait Store: Send + Sync + 'static {
     /// Removes blobs that no record names, except these.
     fn remove_unused_blobs(&self, keep: &[String]) -> Result<RemovedBlobs, StoreError>;
 
-    /// Bytes the store uses, where it knows: what retention by size is about.
+    /// Bytes that the store uses, where it knows: what retention by size is about. The ledger is not counted: it also proves
+    /// runs that were removed, so removing runs cannot make it smaller.
     fn used_bytes(&self) -> Result<Option<u64>, StoreError>;
 
     /// Hints that something changed, in this process or in another one.

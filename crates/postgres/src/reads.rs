@@ -310,10 +310,12 @@ impl Reads {
         self.rows(sql, &[]).await?.first().map(read_entry).transpose()
     }
 
-    pub(crate) async fn used_bytes(&self) -> Result<Option<u64>, StoreError> {
+    /// The size of all tables but one; `without` is empty for all of them.
+    pub(crate) async fn used_bytes(&self, without: &str) -> Result<Option<u64>, StoreError> {
         let sql = "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 FROM pg_class c
-            JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'toolyard' AND c.relkind = 'r'";
-        Ok(self.one::<i64>(sql, &[]).await?.map(i64::cast_unsigned))
+            JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE n.nspname = 'toolyard' AND c.relkind = 'r' AND c.relname <> $1";
+        Ok(self.one::<i64>(sql, &[(&without, Type::TEXT)]).await?.map(i64::cast_unsigned))
     }
 }
 

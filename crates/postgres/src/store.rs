@@ -168,7 +168,7 @@ impl PostgresStore {
     }
 
     /// Runs a query on the store's thread.
-    fn read<T: Send + 'static, F: Future<Output = Result<T, StoreError>> + Send + 'static>(
+    pub(crate) fn read<T: Send + 'static, F: Future<Output = Result<T, StoreError>> + Send + 'static>(
         &self,
         query: impl FnOnce(Reads) -> F,
     ) -> Result<T, StoreError> {
@@ -558,7 +558,7 @@ impl Store for PostgresStore {
     }
 
     fn used_bytes(&self) -> Result<Option<u64>, StoreError> {
-        self.read(|reads| async move { reads.used_bytes().await })
+        self.read(|reads| async move { reads.used_bytes("ledger").await })
     }
 
     fn watch(&self) -> Hints {

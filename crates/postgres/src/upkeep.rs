@@ -105,7 +105,10 @@ impl PostgresStore {
                 oldest_run: oldest.and_then(|at| Timestamp::from_nanosecond(i128::from(at)).ok()),
             })
         })
-        .and_then(|stats| Ok(Stats { database_bytes: self.used_bytes()?.unwrap_or(0), ..stats }))
+        .and_then(|stats| {
+            let bytes = self.read(|reads| async move { reads.used_bytes("").await })?;
+            Ok(Stats { database_bytes: bytes.unwrap_or(0), ..stats })
+        })
     }
 
     /// Looks at everything: whether the frames of each run are numbered without gaps, whether every run has a row, and

@@ -259,7 +259,7 @@ impl Service {
 pub(crate) async fn blocking<T: Send + 'static, E: From<RpcError> + Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, E> {
-    tokio::task::spawn_blocking(work)
+    toolyard_engine::off_thread(work)
         .await
         .unwrap_or_else(|_| Err(RpcError::unavailable("reading the store failed unexpectedly").into()))
 }

@@ -60,7 +60,7 @@ pub const MAX_SEQ: u64 = u32::MAX as u64;
 pub const CHANGES: ChangeLimits = ChangeLimits { max_seq: MAX_SEQ, max_fact_name_bytes: MAX_FACT_NAME_BYTES };
 
 /// Payloads from this size on are compressed, if that saves an eighth.
-pub const COMPRESS_FROM: usize = 2048;
+pub const COMPRESS_FROM: usize = 128;
 /// Frame payloads over this size are kept as they are: compressing them would hold up the caller.
 pub const COMPRESS_FRAME_TO: usize = 256 << 10;
 /// If the blobs in a batch have more than this many bytes, they are compressed and written on a separate thread.

@@ -5,7 +5,11 @@ mod changes;
 mod journal_side;
 mod writer_side;
 
-use crate::{journal::format::EntryPosition, journaling::Journaling, limits};
+use crate::{
+    journal::format::EntryPosition,
+    journaling::{Journaling, Synced},
+    limits,
+};
 pub(crate) use changes::{Answer, Append, Blobs, Fact, FactSwap, LedgerOp, Op, RemovedBlob, Reply, StoredFrame};
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -219,7 +223,11 @@ impl Queue {
         {
             state.follows_closely = at.saturating_duration_since(synced_at) < limits::SPIN;
         }
-        let is_due = urgency > Urgency::Deferred || state.bytes >= limits::EARLY_COMMIT_BYTES;
+        // The journal is full and goes on when the database has synced what is in it.
+        state.wanted_durable = state.wanted_durable.max(state.journaling.awaits_database());
+        let is_due = urgency > Urgency::Deferred
+            || state.bytes >= limits::EARLY_COMMIT_BYTES
+            || state.wanted_durable > state.sync_begun;
         if is_due {
             self.bell.store(true, Ordering::Release);
         }
@@ -423,8 +431,8 @@ impl Queue {
                 None => state.waiters.push((position, waiter)),
             }
         }
-        let durable = state.durable;
-        let more = by_journal && state.journal_parked && state.journaling.is_wanted(durable);
+        let done = state.on_disk();
+        let more = state.journal_parked && state.journaling.is_wanted(done);
         drop(state);
         if more {
             self.journal_work.notify_one();
@@ -445,6 +453,11 @@ impl State {
 
     fn is_writing(&self) -> bool {
         self.poisoned.is_none() && self.full.is_none()
+    }
+
+    /// Up to which positions changes are on the disk.
+    fn on_disk(&self) -> Synced {
+        Synced { anywhere: self.durable, in_database: self.database_durable }
     }
 
     /// The answer of `durable`, if it is known.

@@ -523,7 +523,7 @@ impl Store for SqliteStore {
     }
 
     fn used_bytes(&self) -> Result<Option<u64>, StoreError> {
-        self.used().map(Some)
+        self.used_without_ledger().map(Some)
     }
 
     fn ledger(&self, from_seq: u64, limit: usize) -> Result<Vec<LedgerEntry>, StoreError> {

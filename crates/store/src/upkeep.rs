@@ -244,6 +244,14 @@ impl SqliteStore {
             .map_err(|e| failed("cannot look at the store", e))
     }
 
+    /// The same without the ledger, which the removal of runs does not make smaller.
+    pub(crate) fn used_without_ledger(&self) -> Result<u64, StoreError> {
+        let db = schema::open_reader(self.dir())?;
+        let sql = "SELECT coalesce(sum(length(payload) + length(chain)), 0) FROM ledger";
+        let ledger: i64 = db.query_row(sql, [], |row| row.get(0)).map_err(|e| failed("cannot look at the store", e))?;
+        Ok(self.used()?.saturating_sub(ledger.cast_unsigned()))
+    }
+
     /// Assigns a copied store to another node: the runs that its processes held count as left behind by dead processes.
     pub fn become_another_node(dir: &Path) -> Result<(), StoreError> {
         let doing = "cannot prepare the restored store";

@@ -162,7 +162,7 @@ impl Engine {
         };
         let store = self.inner.store.clone();
         let (space_key, entry) = (full_key.clone(), bytes.clone());
-        let existing = tokio::task::spawn_blocking(move || store.put_if_absent(KEYS, &space_key, bytes, expires)).await;
+        let existing = crate::off_thread(move || store.put_if_absent(KEYS, &space_key, bytes, expires)).await;
         match existing {
             Ok(Ok(None)) => {
                 let keyed = KeyedRun { origin: run_id, retry_key: RetryKey { key: full_key, entry } };
@@ -251,7 +251,7 @@ impl Engine {
             let (store, of) = (self.inner.store.clone(), earlier.clone());
             // A sweep of this node may have taken the run over.
             let is_here = store.is_shared() && self.active_runs().contains(&earlier.run_id);
-            let looked = tokio::task::spawn_blocking(move || look_up(&*store, &of, is_here, max_output)).await;
+            let looked = crate::off_thread(move || look_up(&*store, &of, is_here, max_output)).await;
             let looked =
                 looked.unwrap_or_else(|_| Err(Failure::new(ErrorCode::InternalError, "the store did not answer")));
             match &looked {
@@ -297,7 +297,7 @@ impl Engine {
         let expires = self.inner.clock.now().checked_add(self.inner.options.idempotency_window).ok();
         let (store, key, wanted) = (self.inner.store.clone(), full_key.clone(), entry.clone());
         let swap = move || store.compare_and_set(KEYS, &key, Some(&found), Some((wanted, expires)));
-        match tokio::task::spawn_blocking(swap).await {
+        match crate::off_thread(swap).await {
             Ok(Ok(Swap::Done)) => {
                 let (run_id, origin) = (again.run_id, again.origin.unwrap_or(again.run_id));
                 let keyed = KeyedRun { origin, retry_key: RetryKey { key: full_key, entry } };

@@ -154,7 +154,7 @@ impl Engine {
         read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Failure> {
         let store = self.store().clone();
-        let answer = tokio::task::spawn_blocking(move || read(&*store)).await;
+        let answer = crate::off_thread(move || read(&*store)).await;
         Ok(answer.map_err(|_| Failure::new(ErrorCode::InternalError, "reading the store failed unexpectedly"))??)
     }
 

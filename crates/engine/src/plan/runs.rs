@@ -348,7 +348,7 @@ impl Engine {
 
     pub(crate) async fn load_memo(&self, run_id: RunId) -> Result<Memo, Failure> {
         let (store, verifier) = (self.store().clone(), self.signer().verifier());
-        let loaded = tokio::task::spawn_blocking(move || {
+        let loaded = crate::off_thread(move || {
             store.settle()?;
             Memo::load(&*store, run_id, &verifier)
         })

@@ -109,7 +109,7 @@ fn claim_all(store: &dyn Store) -> Result<Vec<StoredSession>, StoreError> {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, Failure> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = toolyard_engine::off_thread(work).await;
     Ok(done.map_err(|_| Failure::new(ErrorCode::InternalError, "the store did not answer"))??)
 }
 

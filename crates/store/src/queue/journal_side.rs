@@ -32,8 +32,8 @@ impl Queue {
             if state.poisoned.is_some() || state.closing {
                 return None;
             }
-            let durable = state.durable;
-            if let Some(piece) = state.journaling.take(durable, &mut spare) {
+            let done = state.on_disk();
+            if let Some(piece) = state.journaling.take(done, &mut spare) {
                 return Some(piece);
             }
             if !spun && let Some(until) = state.journaling.spin_until() {
@@ -71,11 +71,11 @@ impl Queue {
     /// Gives a piece to the calling thread instead of the journal's thread, if nobody else waits and a sync is fast.
     pub(crate) fn lead(&self, position: Position) -> Option<Piece> {
         let mut state = self.lock();
-        let durable = state.durable;
+        let done = state.on_disk();
         let alone = state.waiters.is_empty() && state.poisoned.is_none() && !state.closing;
-        if !alone || position.0 <= durable || !state.journaling.is_quick() || !state.journaling.want(position.0) {
+        if !alone || position.0 <= done.anywhere || !state.journaling.is_quick() || !state.journaling.want(position.0) {
             return None;
         }
-        state.journaling.take(durable, &mut Vec::new())
+        state.journaling.take(done, &mut Vec::new())
     }
 }

@@ -108,6 +108,20 @@ async fn ended_runs_and_what_only_they_used_can_be_removed() {
     assert!(store.used_bytes().unwrap().unwrap() > 0);
 }
 
+#[test]
+fn retention_by_size_does_not_count_the_ledger() {
+    let home = SqliteHome::new();
+    let store = home.open();
+    let before = store.used_bytes().unwrap().unwrap();
+    for n in 0..8 {
+        store.ledger_append(&mut |last| link(last, noise(100_000, n))).unwrap();
+    }
+    let (prunable, all) = (store.used_bytes().unwrap().unwrap(), store.stats().unwrap().used_bytes);
+    assert!(all > before + 800_000, "{all}");
+    // The rows' headers and the unused ends of pages remain.
+    assert!(prunable < before + 80_000, "{before} {prunable}");
+}
+
 #[tokio::test]
 async fn a_copy_made_while_the_store_is_used_is_a_store() {
     let home = SqliteHome::new();
