@@ -114,7 +114,7 @@ impl Log<'_> {
     }
 
     /// The entry that holds a leaf.
-    fn entry_of_leaf(self, index: u64) -> Result<TreeEntry, LogError> {
+    pub(super) fn entry_of_leaf(self, index: u64) -> Result<TreeEntry, LogError> {
         let (mut low, mut high) = (1, self.last_seq()?);
         while low < high {
             let middle = low.midpoint(high);
