@@ -105,7 +105,7 @@ impl Receipt {
     /// Makes the receipt of a run, or of one call of it. May block.
     pub fn make(store: &dyn Store, signer: &Signer, run_id: RunId, call_id: Option<CallId>) -> Result<Self, Failure> {
         let log = Log(store);
-        let leaves = log.leaves_of(run_id).map_err(StoreError::from)?;
+        let leaves = log.all_leaves_of(run_id).map_err(StoreError::from)?;
         let placed = leaves.tree.into_iter().find(|placed| matches!(placed.leaf, Leaf::Run { .. }));
         let Some(placed) = placed else { return Err(not_sealed(store, run_id, !leaves.chained.is_empty())?) };
         let last = log.last_seq()?;

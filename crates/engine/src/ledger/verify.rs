@@ -154,7 +154,7 @@ pub fn verify_run(store: &dyn Store, run_id: RunId, verifier: &Verifier) -> Resu
 /// What the ledger says about one run, and the entry that holds its end. Checks the entries that say so.
 fn sealed_of(store: &dyn Store, run_id: RunId, verifier: &Verifier) -> Result<(Option<Sealed>, Option<u64>), LogError> {
     let log = Log(store);
-    let leaves = log.leaves_of(run_id)?;
+    let leaves = log.all_leaves_of(run_id)?;
     let keys = log.keys(verifier)?;
     let mut sealed = Sealed::default();
     let mut end = None;

@@ -11,7 +11,7 @@ use signed_note::{Note, StandardVerifier, VerifierList};
 use std::{path::PathBuf, sync::Arc};
 use tlog_tiles::{Checkpoint, Hash, HashReader, Tile, TileHashReader, TileReader};
 use toolyard_engine::{
-    Store,
+    Clock, Store,
     chain::{Signer, Verifier},
     ledger::{
         self, Leaf, LedgerReport, Receipt, SignedHead, VerifyOptions, chained_entry, prove_consistency, read_heads,
@@ -307,6 +307,32 @@ async fn a_ledger_that_was_begun_anew_is_found_by_the_runs_that_name_the_one_bef
     let next = bench_with(BenchParts { store: Arc::new(cut), ..BenchParts::default() });
     within(next.engine.recover()).await.unwrap();
     assert!(!verify_all(&next).ok);
+}
+
+/// A clock that made ids three days ahead of the time at which the ledger is written: it was set back in between.
+struct SetBack;
+
+impl Clock for SetBack {
+    fn now(&self) -> jiff::Timestamp {
+        toolyard_engine::system_clock().now()
+    }
+    fn new_id(&self) -> uuid::Uuid {
+        let seconds = self.now().as_second().unsigned_abs() + 3 * 24 * 3600;
+        uuid::Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, seconds, 0))
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_proven_after_the_clock_was_set_back() {
+    let b = bench_with(BenchParts { clock: Arc::new(SetBack), ..BenchParts::default() });
+    let runs = sealed_calls(&b, 5).await;
+    for run_id in runs {
+        assert!(
+            verify_receipt(&Receipt::make(&*b.store, b.engine.signer(), run_id, None).unwrap(), &[verifier(&b)]).ok
+        );
+        let report = verify_run(&*b.store, run_id, &verifier(&b)).unwrap();
+        assert!(report.ok && report.ledger_entry.is_some(), "{report:?}");
+    }
 }
 
 fn policy_blob(b: &Bench, run_id: RunId) -> String {
