@@ -37,13 +37,15 @@ mod walk;
 pub use changes::{KeyChange, SignedInclusion, key_changes};
 pub use entry::{Leaf, ORIGIN, RunHead, chained_entry};
 pub(crate) use facts::{last_entry_at, named_versions, names_facts};
-pub use heads::{KeptHead, SignedHead, read_heads};
+pub use heads::{SavedHead, SignedHead, read_heads};
 pub use point::LedgerPoint;
 pub use receipt::{Receipt, ReceiptProblem, ReceiptRecord, ReceiptReport, verify_receipt};
 pub(crate) use runs::TITLE_CHARS;
 pub use runs::VerifyReport;
 pub use tiles::{WrittenTiles, write_tiles};
-pub use verify::{BadPlace, BadRun, FirstBad, LedgerReport, UnsignedRun, VerifyOptions, verify_ledger, verify_run};
+pub use verify::{
+    BadRun, FirstBad, LedgerReport, ProblemLocation, UnsignedRun, VerifyOptions, verify_ledger, verify_run,
+};
 
 use crate::{
     SealedStore, Store,
@@ -123,7 +125,7 @@ struct Tip {
 
 /// What [`Sealer::seal_found`] did with the runs that had ended without an entry.
 #[derive(Debug, Default)]
-pub struct FoundRuns {
+pub struct SealReport {
     /// Sealed: their end was written by this program.
     pub sealed: usize,
     /// Not sealed: nothing proves how they ended.
@@ -191,7 +193,7 @@ impl Sealer {
 
     /// Adds runs that ended shortly before a crash and are not in the ledger, provided that this program wrote their
     /// end. Call this before anything else is added, because a new entry moves the time window. May block.
-    pub fn seal_found(&self) -> Result<FoundRuns, StoreError> {
+    pub fn seal_found(&self) -> Result<SealReport, StoreError> {
         let (sealed, since) = recently_sealed(&*self.store)?;
         self.adopt_chain()?;
         let filter = RunFilter {
@@ -200,7 +202,7 @@ impl Sealer {
             ..RunFilter::default()
         };
         let verifier = self.signer.verifier();
-        let mut found = FoundRuns::default();
+        let mut found = SealReport::default();
         let mut heads = Vec::new();
         for row in self.store.runs(&filter)? {
             let recent = row.ended_at.is_some_and(|at| since.is_none_or(|since| at >= since));

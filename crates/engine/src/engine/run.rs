@@ -78,7 +78,7 @@ impl Engine {
             previews,
             parent: None,
             origin: run_id,
-            comeback: None,
+            retry_key: None,
             client_call: None,
         }
     }
@@ -141,7 +141,7 @@ impl Engine {
             scope.recorder.checkpoint();
         }
         scope.recorder.set_row(self.row(scope, kind, title, started_at, status, Some(at)));
-        match scope.recorder.flush(Durability::Ride) {
+        match scope.recorder.flush(Durability::Deferred) {
             Ok(_) => {
                 if scope.previews.is_none() {
                     if let Some(sha256) = scope.policy_blob.get() {

@@ -37,7 +37,7 @@ impl SignedHead {
 
 /// A head that was kept outside the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptHead {
+pub struct SavedHead {
     /// Where it was kept, for messages.
     pub source: String,
     /// Its place there, counted from 1.
@@ -61,7 +61,7 @@ struct Note {
 }
 
 impl Note {
-    fn read(self, source: &str, number: u64) -> Result<KeptHead, String> {
+    fn read(self, source: &str, number: u64) -> Result<SavedHead, String> {
         let head = head(source, number, &self.note)?;
         let agrees = self.size.is_none_or(|size| size == head.size)
             && self.root.is_none_or(|root| root == canonical::hex(&head.root));
@@ -71,7 +71,7 @@ impl Note {
 
 /// Reads kept heads: a signed note, a head as `toolyard runs head --json` prints it, or one such head a line. The
 /// signatures are not checked here.
-pub fn read_heads(source: &str, text: &str) -> Result<Vec<KeptHead>, String> {
+pub fn read_heads(source: &str, text: &str) -> Result<Vec<SavedHead>, String> {
     if !text.trim_start().starts_with('{') {
         return head(source, 1, text).map(|head| vec![head]);
     }
@@ -90,7 +90,7 @@ pub fn read_heads(source: &str, text: &str) -> Result<Vec<KeptHead>, String> {
     notes.into_iter().zip(1..).map(|(note, number)| note.read(source, number)).collect()
 }
 
-fn head(source: &str, number: u64, note: &str) -> Result<KeptHead, String> {
+fn head(source: &str, number: u64, note: &str) -> Result<SavedHead, String> {
     let read = || {
         let mut lines = note.lines();
         let (origin, size, root) = (lines.next()?, lines.next()?, lines.next()?);
@@ -98,5 +98,5 @@ fn head(source: &str, number: u64, note: &str) -> Result<KeptHead, String> {
         (origin == ORIGIN).then_some((size.parse().ok()?, root))
     };
     let (size, root) = read().ok_or_else(|| format!("{source}: head {number} is not a signed head of a ledger"))?;
-    Ok(KeptHead { source: source.to_owned(), number, size, root, note: note.to_owned() })
+    Ok(SavedHead { source: source.to_owned(), number, size, root, note: note.to_owned() })
 }

@@ -196,7 +196,7 @@ impl Engine {
                 Consent::None
             }
             other => {
-                scope.recorder.flush(Durability::Ride)?;
+                scope.recorder.flush(Durability::Deferred)?;
                 if needs_consent { other } else { Consent::None }
             }
         };

@@ -55,12 +55,12 @@ pub struct Cluster {
     transport: OnceLock<Arc<dyn NodeTransport>>,
     last_number: AtomicU64,
     seen: Mutex<HashMap<Owner, Numbers>>,
-    differing: Mutex<Differing>,
+    differing: Mutex<DifferingNodes>,
 }
 
 /// The nodes that work with other settings than this one.
 #[derive(Default)]
-struct Differing {
+struct DifferingNodes {
     nodes: Vec<DifferingNode>,
     /// Those of them that were logged.
     logged: Vec<DifferingNode>,
@@ -120,7 +120,7 @@ impl Cluster {
     /// a new version of their configuration one after the other.
     pub(crate) fn note_differing(&self, now: Vec<DifferingNode>) {
         let mut known = self.differing.lock().unwrap_or_else(PoisonError::into_inner);
-        let Differing { nodes, logged } = &mut *known;
+        let DifferingNodes { nodes, logged } = &mut *known;
         logged.retain(|node| now.contains(node));
         let again: Vec<DifferingNode> =
             now.iter().filter(|node| nodes.contains(node) && !logged.contains(node)).cloned().collect();

@@ -56,6 +56,6 @@ impl EventBody {
 
 /// An event that says when it happened.
 #[derive(Serialize)]
-pub(crate) struct Tick {
+pub(crate) struct TimestampEvent {
     pub(crate) ts: i64,
 }

@@ -1,11 +1,11 @@
 //! Wrong credentials over all nodes of a cluster: an address that guesses at several nodes is locked out at all of them.
 //!
-//! Each node counts by itself ([`Guesses`]), which costs a request nothing but memory. What it counted goes into one fact for
+//! Each node counts by itself ([`AuthFailures`]), which costs a request nothing but memory. What it counted goes into one fact for
 //! each address a few times a second, by compare-and-set, and lockouts of other nodes are read once a second. The count is
 //! therefore coarse: a few guesses more than allowed may be made before all nodes know. Right credentials cause no access
 //! to the store, unless the address guessed wrong before.
 
-use crate::auth::{Guesses, Pending};
+use crate::auth::{AuthFailures, Pending};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -24,7 +24,7 @@ pub(crate) const READ_EVERY: u32 = 4;
 /// flood of statements.
 const MAX_TOLD: usize = 64;
 /// How often a fact that others change at the same time is tried again.
-const TRIES: u32 = 5;
+const MAX_ATTEMPTS: u32 = 5;
 
 /// The wrong credentials of an address at all nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ struct Count {
 }
 
 /// Tells what this node counted since it told last. May block.
-pub(crate) fn tell(store: &dyn Store, guesses: &Guesses) -> Result<(), StoreError> {
+pub(crate) fn tell(store: &dyn Store, guesses: &AuthFailures) -> Result<(), StoreError> {
     let mut told = Ok(());
     for (address, pending) in guesses.take_pending().into_iter().take(MAX_TOLD) {
         if told.is_ok() {
@@ -48,11 +48,11 @@ pub(crate) fn tell(store: &dyn Store, guesses: &Guesses) -> Result<(), StoreErro
     told
 }
 
-fn tell_one(store: &dyn Store, guesses: &Guesses, address: IpAddr, pending: Pending) -> Result<(), StoreError> {
+fn tell_one(store: &dyn Store, guesses: &AuthFailures, address: IpAddr, pending: Pending) -> Result<(), StoreError> {
     let key = address.to_string();
     let rules = guesses.rules();
     let (window, lockout) = (millis(rules.window), millis(rules.lockout));
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let found = store.get(SPACE, &key)?;
         let mut count: Count =
             found.as_deref().and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default();
@@ -86,7 +86,7 @@ fn tell_one(store: &dyn Store, guesses: &Guesses, address: IpAddr, pending: Pend
 }
 
 /// Reads which addresses other nodes have locked out. May block.
-pub(crate) fn read(store: &dyn Store, guesses: &Guesses) -> Result<(), StoreError> {
+pub(crate) fn read(store: &dyn Store, guesses: &AuthFailures) -> Result<(), StoreError> {
     let now = Timestamp::now().as_millisecond();
     for (address, bytes) in store.list(SPACE)? {
         let (Ok(address), Ok(count)) = (address.parse(), serde_json::from_slice::<Count>(&bytes)) else { continue };
@@ -98,7 +98,7 @@ pub(crate) fn read(store: &dyn Store, guesses: &Guesses) -> Result<(), StoreErro
 }
 
 /// One look of a node: tells, and every few times reads. May block.
-pub(crate) fn look(store: &Arc<dyn Store>, guesses: &Guesses, number: u32) -> Result<(), StoreError> {
+pub(crate) fn look(store: &Arc<dyn Store>, guesses: &AuthFailures, number: u32) -> Result<(), StoreError> {
     tell(&**store, guesses)?;
     match number % READ_EVERY {
         0 => read(&**store, guesses),
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn wrong_credentials_at_several_nodes_lock_an_address_out_at_all_of_them() {
         let store = MemoryStore::new();
-        let nodes: Vec<Guesses> = (0..3).map(|_| Guesses::new(RateLimit::default()).shared()).collect();
+        let nodes: Vec<AuthFailures> = (0..3).map(|_| AuthFailures::new(RateLimit::default()).shared()).collect();
         let (guesser, other) = (from("203.0.113.9"), from("203.0.113.10"));
         for round in 0..4 {
             for (number, node) in nodes.iter().enumerate() {
@@ -155,7 +155,8 @@ mod tests {
     #[test]
     fn the_right_credential_starts_the_count_again_and_does_not_end_a_lockout() {
         let store = MemoryStore::new();
-        let (a, b) = (Guesses::new(RateLimit::default()).shared(), Guesses::new(RateLimit::default()).shared());
+        let (a, b) =
+            (AuthFailures::new(RateLimit::default()).shared(), AuthFailures::new(RateLimit::default()).shared());
         let origin = from("203.0.113.9");
         (0..9).for_each(|_| a.wrong(&origin));
         tell(&store, &a).unwrap();
@@ -175,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_right_credential_without_a_wrong_one_before_is_not_told() {
-        let node = Guesses::new(RateLimit::default()).shared();
+        let node = AuthFailures::new(RateLimit::default()).shared();
         node.right(&from("203.0.113.9"));
         assert!(node.take_pending().is_empty());
     }
