@@ -182,6 +182,11 @@ impl Verifier {
         id == &key_hash(&self.name, &self.key) && self.key.verify_strict(body.as_bytes(), &signature).is_ok()
     }
 
+    /// Whether a plain Ed25519 signature over these bytes is this key's.
+    pub(crate) fn check_bytes(&self, bytes: &[u8], signature: &[u8; 64]) -> bool {
+        self.key.verify_strict(bytes, &Signature::from_bytes(signature)).is_ok()
+    }
+
     /// Whether a note is signed by this key and has exactly this content. Signature lines of others (witnesses) are
     /// ignored.
     pub fn check(&self, note: &str, origin: &str, size: u64, hash: &[u8; 32]) -> bool {

@@ -17,6 +17,7 @@
 //! | `facts` | checking facts against what the ledger names |
 //! | `verify` | checking everything |
 //! | `heads` | signed heads that are kept elsewhere |
+//! | `point` | where the ledger stood when a run began |
 //! | `receipt` | proofs for others |
 //! | `tiles` | the tree as files |
 
@@ -25,6 +26,7 @@ mod entry;
 mod facts;
 mod heads;
 mod log;
+mod point;
 mod receipt;
 mod runs;
 mod tiles;
@@ -36,6 +38,7 @@ pub use changes::{KeyChange, SignedInclusion, key_changes};
 pub use entry::{Leaf, ORIGIN, RunHead, chained_entry};
 pub(crate) use facts::{last_entry_at, named_versions, names_facts};
 pub use heads::{SavedHead, SignedHead, read_heads};
+pub use point::LedgerPoint;
 pub use receipt::{Receipt, ReceiptProblem, ReceiptRecord, ReceiptReport, verify_receipt};
 pub(crate) use runs::TITLE_CHARS;
 pub use runs::VerifyReport;
@@ -85,6 +88,8 @@ pub struct Sealer {
     signer: Arc<Signer>,
     waiting: Mutex<Vec<Waiting>>,
     tip: Mutex<Option<Tip>>,
+    /// The newest tree that this process has read or made; `None` while it knows of none.
+    point: ArcSwapOption<LedgerPoint>,
     /// Changes of facts that the next entry names.
     facts: Arc<FactChanges>,
     /// Held while an entry is appended.
@@ -135,6 +140,7 @@ impl Sealer {
             signer,
             waiting: Mutex::default(),
             tip: Mutex::default(),
+            point: ArcSwapOption::empty(),
             facts: Arc::default(),
             appending: Mutex::default(),
             has_tree: AtomicBool::new(false),
@@ -163,6 +169,24 @@ impl Sealer {
         self.waiting().push(Waiting::Open(RunHead::new(run_id, seq, chain)));
     }
 
+    /// The newest tree that this process knows, for the first record of a run. Reads the ledger until there is one; may
+    /// block then.
+    pub(crate) fn point(&self) -> Option<LedgerPoint> {
+        if let Some(point) = &*self.point.load() {
+            return Some(**point);
+        }
+        match LedgerPoint::newest(Log(&*self.store)) {
+            Ok(point) => {
+                self.point.store(point.map(Arc::new));
+                point
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a run cannot name the ledger at its beginning");
+                None
+            }
+        }
+    }
+
     fn waiting(&self) -> MutexGuard<'_, Vec<Waiting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -185,9 +209,10 @@ impl Sealer {
             if !recent || sealed.contains(&row.run_id) {
                 continue;
             }
-            match proven_end(&*self.store, row.run_id, &verifier)? {
-                Some(head) => heads.push(head),
-                None => found.unsigned.push(row.run_id),
+            match proven_end(&*self.store, row.run_id, &verifier) {
+                Ok(Some(head)) => heads.push(head),
+                Ok(None) | Err(StoreError::Tampered(_)) => found.unsigned.push(row.run_id),
+                Err(error) => return Err(error),
             }
         }
         found.sealed = heads.len();
@@ -350,6 +375,9 @@ impl Sealer {
             made = Some(tip);
             Ok((payload, root))
         })?;
+        if let Some(tip) = &made {
+            self.point.store(Some(Arc::new(LedgerPoint::new(tip.edge.size(), &tip.root))));
+        }
         *self.tip.lock().unwrap_or_else(PoisonError::into_inner) = made;
         let Opened::Tree(entry) = entry::open(&appended).map_err(LogError::from)? else {
             return Err(StoreError::failed("the ledger entry is not what was made".to_owned()));

@@ -4,7 +4,7 @@
 //! result refers to its call for step, tool and attempt; events are derived from the records (see [`crate::view`]).
 //! This keeps a step near half a kilobyte, and an event can never disagree with the call that it reports.
 
-use crate::{Intent, secrets::SecretArgument, store::RunKind};
+use crate::{Intent, ledger::LedgerPoint, secrets::SecretArgument, store::RunKind};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -154,6 +154,9 @@ pub struct RunStarted {
     /// The tool as it was asked for; a plan has its goal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// Where the ledger stood; absent in records of earlier versions and while the ledger is empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<LedgerPoint>,
 }
 
 /// A person is asked.

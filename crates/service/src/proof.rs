@@ -217,11 +217,19 @@ impl Handle<RunsProve> for Service {
                 return Ok(Receipt::make(&*store, &signer, run_id, None)?);
             }
             let call_id = CallId::from_uuid(*params.id.as_uuid());
-            let run_id = run_of_call(&*store, &caller, call_id)?.ok_or_else(|| {
+            if let Some(run_id) = run_of_call(&*store, &caller, call_id)? {
+                return Ok(Receipt::make(&*store, &signer, run_id, Some(call_id))?);
+            }
+            // A run that was removed still has its leaf.
+            let unknown = || {
                 Failure::new(ErrorCode::NotFound, format!("there is no run and no call {call_id}"))
                     .suggest("Name the run: `toolyard runs list` shows them.")
-            })?;
-            Ok(Receipt::make(&*store, &signer, run_id, Some(call_id))?)
+            };
+            if store.run(run_id)?.is_some() || engine.check_run(&caller, run_id).is_err() {
+                return Err(unknown().into());
+            }
+            Receipt::make(&*store, &signer, run_id, None)
+                .map_err(|failure| if failure.code == ErrorCode::NotFound { unknown() } else { failure }.into())
         })
         .await
     }

@@ -6,6 +6,7 @@
 use crate::{
     failed, limits, packing,
     queue::{Append, Blobs, Fact, FactSwap, LedgerOp, Op, RemovedBlob, Reply, StoredFrame},
+    reader::check_number,
     rows::{kind_code, micros, nanos, run_bytes, status_code},
 };
 use jiff::Timestamp;
@@ -185,6 +186,7 @@ fn run_number(
         db.prepare_cached("INSERT INTO runs (run_id, owner) VALUES (?1, ?2)")?
             .execute(params![run_bytes(run_id), me])?;
         let number = db.last_insert_rowid();
+        check_number(number).map_err(ApplyError::Rejected)?;
         numbers.remember(run_id, number);
         return Ok(number);
     };
@@ -204,6 +206,7 @@ fn run_number(
         me,
     ])?;
     let number = known.unwrap_or_else(|| db.last_insert_rowid());
+    check_number(number).map_err(ApplyError::Rejected)?;
     numbers.remember(run_id, number);
     Ok(number)
 }

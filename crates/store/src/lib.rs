@@ -52,6 +52,24 @@ fn failed(doing: &str, error: impl std::fmt::Display) -> StoreError {
     StoreError::failed(format!("{doing}: {error}"))
 }
 
+/// As [`failed`] for a failed read: distinguishes a value of another type than Toolyard writes, and a damaged file, from
+/// a database that cannot be read at the moment.
+fn failed_read(doing: &str, error: &rusqlite::Error) -> StoreError {
+    use rusqlite::{Error, ErrorCode};
+    match error {
+        Error::FromSqlConversionFailure(..)
+        | Error::IntegralValueOutOfRange(..)
+        | Error::InvalidColumnType(..)
+        | Error::Utf8Error(..) => {
+            StoreError::Tampered(format!("{doing}: the database holds a value that Toolyard does not write: {error}"))
+        }
+        Error::SqliteFailure(code, _) if matches!(code.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            StoreError::Tampered(format!("{doing}: the database file is damaged: {error}. Restore a backup of it"))
+        }
+        error => failed(doing, error),
+    }
+}
+
 /// As [`failed`], but distinguishes a full disk from other failures.
 fn failed_io(doing: &str, error: &std::io::Error) -> StoreError {
     match error.kind() {

@@ -89,3 +89,5 @@ pub const PRUNE_ROWS: i64 = 1000;
 pub const PRUNE_EVERY: Duration = Duration::from_secs(60);
 /// Maximum number of runs whose number the writer caches.
 pub const RUN_NUMBERS: usize = 4096;
+/// The largest number of a run: the number of a frame has 32 of the 63 bits of a key.
+pub const LAST_RUN_NUMBER: i64 = i32::MAX as i64;

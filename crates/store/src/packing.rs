@@ -24,6 +24,8 @@ const ZSTD: i64 = 256;
 /// Added to a frame's kind when its payload is zstd with the dictionary. The first two bytes are then its real length, and
 /// zstd's own first four, which are always the same, are left out.
 const WITH_DICTIONARY: i64 = 512;
+/// The bits of a frame's kind with both of these.
+pub(crate) const KIND_BITS: u32 = 10;
 const DICTIONARY: &[u8] = include_bytes!("packing/records-1.dict");
 const LEVEL: i32 = 3;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];

@@ -1,7 +1,7 @@
 //! Reads: a few read-only connections and every query. A read sees what was committed when it began, and never waits
 //! for the writer.
 
-use crate::{apply::first_key, blob_files, failed, limits, owners, packing, rows, schema};
+use crate::{apply::first_key, blob_files, failed, failed_read, limits, owners, packing, rows, schema};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params, types::Value};
 use std::{
@@ -104,6 +104,7 @@ impl Reader {
                 .and_then(|mut select| select.query_row([rows::run_bytes(run_id)], |row| row.get(0)).optional())
                 .map_err(reading)?;
             let Some(number) = number else { return Ok(()) };
+            check_number(number)?;
             let mut statement = db
                 .prepare_cached(
                     "SELECT id, kind, payload, chain FROM frames WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3",
@@ -374,22 +375,33 @@ fn hashes_in(payload: &[u8]) -> Vec<[u8; 32]> {
     runs.filter_map(|digits| std::str::from_utf8(digits).ok().and_then(blob_files::parse_hash)).collect()
 }
 
+/// Whether a run's number leaves room for the numbers of its frames. Toolyard gives no other.
+pub(crate) fn check_number(number: i64) -> Result<(), StoreError> {
+    if (1..=limits::LAST_RUN_NUMBER).contains(&number) {
+        return Ok(());
+    }
+    Err(StoreError::Tampered(format!("the database holds the run number {number}, which Toolyard does not give")))
+}
+
 fn reading(error: rusqlite::Error) -> StoreError {
-    failed("cannot read the store", error)
+    failed_read("cannot read the store", &error)
 }
 
 pub(crate) fn read_frame(row: &rusqlite::Row<'_>) -> Result<Frame, StoreError> {
     let id: i64 = row.get(0).map_err(reading)?;
     let flagged: i64 = row.get(1).map_err(reading)?;
-    let payload = row.get_ref(2).map_err(reading)?.as_blob().map_err(|e| failed("cannot read the store", e))?;
-    let chain = row.get_ref(3).map_err(reading)?.as_blob().map_err(|e| failed("cannot read the store", e))?;
+    let payload = row.get_ref(2).map_err(reading)?.as_blob().map_err(|e| reading(e.into()))?;
+    let chain = row.get_ref(3).map_err(reading)?.as_blob().map_err(|e| reading(e.into()))?;
+    if flagged >> packing::KIND_BITS != 0 {
+        return Err(StoreError::Tampered(format!("the store holds a frame of the unknown kind {flagged}")));
+    }
     // A damaged payload is returned as it is stored; the record's chain identifies the damaged record.
     let payload = packing::unpack(flagged, payload).unwrap_or_else(|_| payload.to_vec());
     Ok(Frame {
         seq: id.cast_unsigned() & u64::from(u32::MAX),
         kind: (flagged & 0xff) as u8,
         payload,
-        chain: chain.try_into().map_err(|e| failed("the store holds a damaged frame", e))?,
+        chain: chain.try_into().map_err(|e| StoreError::Tampered(format!("the store holds a damaged frame: {e}")))?,
     })
 }
 

@@ -1,6 +1,6 @@
 //! Converts run rows, times and states to columns and back. Pure; uses no connection.
 
-use crate::failed;
+use crate::failed_read;
 use jiff::Timestamp;
 use rusqlite::Row;
 use toolyard_engine::store::{RunKind, RunRow, StoreError};
@@ -32,7 +32,7 @@ pub(crate) fn kind_of(code: i64) -> Result<RunKind, StoreError> {
     match code {
         0 => Ok(RunKind::Plan),
         1 => Ok(RunKind::Call),
-        other => Err(StoreError::failed(format!("the store holds a run of unknown kind {other}"))),
+        other => Err(StoreError::Tampered(format!("the store holds a run of unknown kind {other}"))),
     }
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn status_of(code: i64) -> Result<RunStatus, StoreError> {
         3 => RunStatus::Finished,
         4 => RunStatus::Failed,
         5 => RunStatus::Cancelled,
-        other => return Err(StoreError::failed(format!("the store holds a run in unknown state {other}"))),
+        other => return Err(StoreError::Tampered(format!("the store holds a run in unknown state {other}"))),
     })
 }
 
@@ -54,7 +54,8 @@ pub(crate) fn nanos(time: Timestamp) -> i64 {
 }
 
 pub(crate) fn time_of(nanos: i64) -> Result<Timestamp, StoreError> {
-    Timestamp::from_nanosecond(nanos.into()).map_err(|e| failed(&format!("the store holds a bad time {nanos}"), e))
+    Timestamp::from_nanosecond(nanos.into())
+        .map_err(|e| StoreError::Tampered(format!("the store holds a bad time {nanos}: {e}")))
 }
 
 /// A time in whole microseconds, in which expiry is compared.
@@ -64,7 +65,7 @@ pub(crate) fn micros(time: Timestamp) -> i64 {
 
 /// Reads one row selected with [`RUN_COLUMNS`].
 pub(crate) fn read_run(row: &Row<'_>) -> Result<RunRow, StoreError> {
-    let column = |e: rusqlite::Error| failed("cannot read a run's row", e);
+    let column = |e: rusqlite::Error| failed_read("cannot read a run's row", &e);
     let id: [u8; 16] = row.get(0).map_err(column)?;
     let ended: Option<i64> = row.get(6).map_err(column)?;
     Ok(RunRow {

@@ -4,7 +4,7 @@
 //! create the database.
 
 use crate::{
-    failed,
+    failed, failed_read,
     journal::{self, Journal},
     limits,
     owners::{self, OwnerLock},
@@ -143,7 +143,7 @@ pub(crate) fn open_writer(dir: &Path) -> Result<Opened, StoreError> {
     let path = dir.join(DATABASE);
     let is_new = create_private(&path)?;
     let mut connection = open(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    configure(&connection, true).map_err(|e| failed(&format!("cannot open {}", path.display()), e))?;
+    configure(&connection, true).map_err(|e| failed_read(&format!("cannot open {}", path.display()), &e))?;
     migrate(&mut connection, &path, is_new, dir)?;
     let journal = match journal::adopt(dir, &mut connection, true)? {
         Some(journal) => Some(Arc::new(journal)),
@@ -219,7 +219,7 @@ pub(crate) fn check_readable(connection: &Connection, dir: &Path) -> Result<(), 
 fn version(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
     let version: i64 = connection
         .query_row("PRAGMA user_version", [], |row| row.get(0))
-        .map_err(|e| failed(&format!("cannot read {}", path.display()), e))?;
+        .map_err(|e| failed_read(&format!("cannot read {}", path.display()), &e))?;
     if version > VERSION {
         return Err(StoreError::failed(format!(
             "{} has version {version}, written by a newer program; this one knows versions up to {VERSION}. Nothing was changed",

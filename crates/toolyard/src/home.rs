@@ -12,6 +12,8 @@ use toolyard_engine::{chain::Signer, redact::redactor};
 use toolyard_postgres::ClusterKeys;
 
 /// Tokens that gateways gave this machine's device, by URL.
+/// In a home into which a backup is being restored.
+pub(crate) const UNFINISHED_RESTORE: &str = "restore.unfinished";
 const DEVICE_TOKENS: &str = "device-tokens.json";
 
 /// The name in signatures.
@@ -141,8 +143,14 @@ impl Home {
         [self.state(), self.config(), self.plugins()]
     }
 
-    /// Makes the folders, private to the user.
+    /// Makes the folders, private to the user. Refuses a home into which a backup was not restored completely.
     pub fn create(&self) -> Result<()> {
+        if self.0.join(UNFINISHED_RESTORE).exists() {
+            anyhow::bail!(
+                "{} holds a backup that was not restored completely: give the same `toolyard restore` again",
+                self.0.display()
+            );
+        }
         for dir in [self.0.clone(), self.state(), self.locks()] {
             fs::DirBuilder::new()
                 .recursive(true)
@@ -269,7 +277,10 @@ impl Home {
                 read_private(&path)?.unwrap_or_default()
             }
         };
-        parse_hex(text.trim()).with_context(|| format!("{} is not a key", path.display()))
+        parse_hex(text.trim()).with_context(|| {
+            let path = path.display();
+            format!("{path} does not hold 64 hexadecimal digits; put the file of a backup in its place (`keys/{name}`)")
+        })
     }
 
     /// The key of the hash of the configuration file, made at first use.
@@ -367,6 +378,9 @@ fn read_private(path: &Path) -> Result<Option<String>> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(e).with_context(|| format!("cannot read {}", path.display())),
     };
+    if !metadata.is_file() {
+        anyhow::bail!("{} is not a file", path.display());
+    }
     if metadata.permissions().mode() & 0o077 != 0 {
         anyhow::bail!("{} can be read by others; make it private with: chmod 600 {}", path.display(), path.display());
     }

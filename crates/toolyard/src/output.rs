@@ -129,12 +129,18 @@ pub fn usage_error(error: &clap::Error) -> ExitCode {
     }
     if std::env::args_os().any(|a| a == "--json") {
         let text = error.render().to_string();
-        let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        let message = usage_message(&text);
         json(&FailureAnswer { error: &Failure::new(ErrorCode::UsageError, message) });
     } else {
         report(error.print());
     }
     ExitCode::from(USAGE)
+}
+
+/// The first paragraph of clap's text on one line: what is wrong, with the arguments that are missing.
+fn usage_message(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    lines.join(" ").trim_start_matches("error: ").to_owned()
 }
 
 /// The runtime could not be started.
@@ -257,7 +263,18 @@ pub fn table(rows: &[Vec<String>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{plain, visible};
+    use super::{plain, usage_message, visible};
+
+    #[test]
+    fn a_usage_error_names_the_arguments_that_are_missing() {
+        let text =
+            "error: the following required arguments were not provided:\n  --out <DIR>\n\nUsage: toolyard backup\n";
+        assert_eq!(usage_message(text), "the following required arguments were not provided: --out <DIR>");
+        assert_eq!(
+            usage_message("error: unexpected argument '-x' found\n\nUsage: y"),
+            "unexpected argument '-x' found"
+        );
+    }
 
     #[test]
     fn what_an_agent_asks_neither_commands_the_terminal_nor_reorders_a_line() {

@@ -1,51 +1,25 @@
 //! Maintenance of a home: backup, restore, retention, checks and figures. If a Toolyard is running, it does the work,
 //! because it knows which records are not on disk yet.
 
+mod backup;
+
+pub(crate) use backup::restore;
+
 use crate::{config::RetentionConfig, home::Home};
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use toolyard_engine::{Engine, PrunedRuns, Retention, store::StoreError};
 use toolyard_hooks::{NativeProvider, PrunedSnapshots, SnapshotRetention};
 use toolyard_postgres::PostgresStore;
-use toolyard_protocol::{ErrorCode, Failure, canonical};
+use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_service::{Call, Handle, MethodError, Methods, NoParams, Terms, methods};
-use toolyard_store::{Checked, Copied, SqliteStore, StoreStats, copy_file};
+use toolyard_store::{Checked, Copied, SqliteStore, StoreStats};
 
-/// The manifest of a backup.
-const MANIFEST: &str = "backup.json";
-/// The version of the backup format that this program writes and reads.
-const FORM: u32 = 1;
-/// Parts of a backup.
-const STORE: &str = "store";
-const CONTEXT: &str = "context";
-const CONFIG: &str = "config.toml";
-const KEYS: &str = "keys";
-const HEADS: &str = "heads.jsonl";
 /// How often retention is applied while Toolyard runs.
 const RETENTION_EVERY: Duration = Duration::from_secs(3600);
-/// The secret files in the state folder. They allow their holder to sign, connect and log in as this home.
-const SECRETS: &[&str] = &[
-    "signing.key",
-    "secrets.key",
-    "signing.key.next",
-    "signing.pub",
-    "device.key",
-    "device-tokens.json",
-    "token",
-    "mcp-tokens",
-    "mcp-secrets",
-    "keys",
-];
-
 methods! {
     /// Copies the store, the context store, the configuration and the keys into a folder, while Toolyard runs.
     StoreBackup = "store.backup", Terms::administer(), BackupParams => BackupReport;
@@ -140,16 +114,6 @@ pub struct PruneReport {
     /// Snapshots of projects in which coding agents ran commands.
     #[serde(default)]
     pub snapshots: PrunedSnapshots,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Manifest {
-    form: u32,
-    version: String,
-    at: Timestamp,
-    /// SHA-256 of each file, by its path in the backup.
-    files: BTreeMap<String, String>,
 }
 
 impl Upkeep {
@@ -254,7 +218,7 @@ impl Handle<StoreBackup> for Upkeep {
     async fn handle(&self, _: &Call<'_>, params: BackupParams) -> Result<BackupReport, MethodError> {
         let _turn = self.0.turn.lock().await;
         let (inner, store) = (self.0.clone(), self.on_disk()?);
-        let copied = tokio::task::spawn_blocking(move || backup(&store, &inner.home, &params)).await;
+        let copied = tokio::task::spawn_blocking(move || backup::backup(&store, &inner.home, &params)).await;
         Ok(copied.map_err(|_| Failure::new(ErrorCode::InternalError, "the backup failed unexpectedly"))??)
     }
 }
@@ -318,169 +282,6 @@ fn shared_stats(stats: toolyard_postgres::Stats) -> StoreStats {
         used_bytes: stats.database_bytes,
         oldest_run: stats.oldest_run,
     }
-}
-
-fn failed(doing: &str, path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(ErrorCode::StoreUnavailable, format!("cannot {doing} {}: {error}", path.display()))
-}
-
-/// A folder that is new or empty.
-fn empty_folder(path: &Path) -> Result<(), Failure> {
-    match fs::read_dir(path) {
-        Ok(mut entries) => match entries.next() {
-            None => Ok(()),
-            Some(_) => Err(Failure::new(ErrorCode::PreconditionFailed, format!("{} is not empty", path.display()))
-                .suggest("Name a folder that is not there yet.")),
-        },
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            use std::os::unix::fs::DirBuilderExt;
-            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-            made.map_err(|e| failed("create", path, &e))
-        }
-        Err(error) => Err(failed("read", path, &error)),
-    }
-}
-
-fn backup(store: &SqliteStore, home: &Home, params: &BackupParams) -> Result<BackupReport, Failure> {
-    let out = std::path::absolute(&params.out).map_err(|e| failed("find", &params.out, &e))?;
-    empty_folder(&out)?;
-    let at = Timestamp::now();
-    // Heads are copied before the store: a head that is newer than the store would look like a rollback.
-    copy_tree(&home.heads(), &out.join(HEADS))?;
-    for name in SECRETS.iter().filter(|_| !params.without_keys) {
-        copy_tree(&home.state().join(name), &out.join(KEYS).join(name))?;
-    }
-    let copied = store.copy_to(&out.join(STORE))?;
-    copy_tree(&home.context(), &out.join(CONTEXT))?;
-    if home.config().exists() {
-        copy_one(&home.config(), &out.join(CONFIG))?;
-    }
-    // The manifest comes last: a folder without one is not a backup.
-    let mut files = BTreeMap::new();
-    let mut bytes = 0;
-    hash_tree(&out, &out, &mut files, &mut bytes)?;
-    let count = files.len() as u64;
-    let manifest = Manifest { form: FORM, version: env!("CARGO_PKG_VERSION").to_owned(), at, files };
-    let text = serde_json::to_string_pretty(&manifest)
-        .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the manifest cannot be written: {e}")))?;
-    let path = out.join(MANIFEST);
-    fs::write(&path, text).and_then(|()| fs::File::open(&path)?.sync_all()).map_err(|e| failed("write", &path, &e))?;
-    fs::File::open(&out).and_then(|folder| folder.sync_all()).map_err(|e| failed("sync", &out, &e))?;
-    Ok(BackupReport { path: out, at, store: copied, files: count, bytes, keys: !params.without_keys })
-}
-
-fn copy_one(from: &Path, to: &Path) -> Result<(), Failure> {
-    copy_file(from, to).map(drop).map_err(|e| failed("copy", from, &e))
-}
-
-/// Copies files and folders as they are; files that disappear meanwhile are left out.
-fn copy_tree(from: &Path, to: &Path) -> Result<(), Failure> {
-    let metadata = match from.symlink_metadata() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        metadata => metadata.map_err(|e| failed("read", from, &e))?,
-    };
-    if metadata.is_dir() {
-        for entry in fs::read_dir(from).map_err(|e| failed("read", from, &e))? {
-            let entry = entry.map_err(|e| failed("read", from, &e))?;
-            copy_tree(&entry.path(), &to.join(entry.file_name()))?;
-        }
-        return Ok(());
-    }
-    // Locks, sockets and links belong to the running process, not to its data.
-    let is_lock = from.file_name().is_some_and(|name| name == "lock" || name == ".lock");
-    if !metadata.is_file() || is_lock {
-        return Ok(());
-    }
-    match copy_file(from, to) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        copied => copied.map(drop).map_err(|e| failed("copy", from, &e)),
-    }
-}
-
-fn hash_tree(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>, bytes: &mut u64) -> Result<(), Failure> {
-    for entry in fs::read_dir(folder).map_err(|e| failed("read", folder, &e))? {
-        let path = entry.map_err(|e| failed("read", folder, &e))?.path();
-        if path.is_dir() {
-            hash_tree(root, &path, files, bytes)?;
-            continue;
-        }
-        let (hash, length) = hash_file(&path).map_err(|e| failed("read", &path, &e))?;
-        *bytes += length;
-        let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
-        files.insert(name, hash);
-    }
-    Ok(())
-}
-
-fn hash_file(path: &Path) -> std::io::Result<(String, u64)> {
-    use sha2::Digest;
-    use std::io::Read;
-    let mut file = fs::File::open(path)?;
-    let mut hasher = sha2::Sha256::new();
-    let mut buffer = vec![0; 256 << 10];
-    let mut length = 0;
-    loop {
-        let count = file.read(&mut buffer)?;
-        if count == 0 {
-            return Ok((canonical::hex(&hasher.finalize()), length));
-        }
-        hasher.update(&buffer[..count]);
-        length += count as u64;
-    }
-}
-
-/// The result of a restore.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct RestoreReport {
-    home: PathBuf,
-    /// When the backup was made.
-    at: Timestamp,
-    files: u64,
-    keys: bool,
-}
-
-impl RestoreReport {
-    pub(crate) fn summary(&self) -> String {
-        let keys = if self.keys { "" } else { ", without keys: a new signing key is made at the first start" };
-        format!("restored {} files of {} into {}{keys}", self.files, self.at, self.home.display())
-    }
-}
-
-/// Puts a backup into an empty home, after every file's hash was compared.
-pub(crate) fn restore(from: &Path, home: &Home) -> Result<RestoreReport, Failure> {
-    let path = from.join(MANIFEST);
-    let text = fs::read_to_string(&path).map_err(|e| failed("read", &path, &e))?;
-    let corrupted = |problem: String| Failure::new(ErrorCode::RecordCorrupted, problem);
-    let manifest: Manifest =
-        serde_json::from_str(&text).map_err(|e| corrupted(format!("{} cannot be read: {e}", path.display())))?;
-    if manifest.form != FORM {
-        return Err(corrupted(format!("the backup has form {}; this program knows form {FORM}", manifest.form)));
-    }
-    let (mut found, mut bytes) = (BTreeMap::new(), 0);
-    hash_tree(from, from, &mut found, &mut bytes)?;
-    found.remove(MANIFEST);
-    if let Some(name) = manifest.files.iter().find(|(name, hash)| found.get(*name) != Some(hash)).map(|(name, _)| name)
-    {
-        return Err(corrupted(format!("{name} is missing from the backup or was changed since")));
-    }
-    if let Some(name) = found.keys().find(|name| !manifest.files.contains_key(*name)) {
-        return Err(corrupted(format!("{name} is not part of the backup")));
-    }
-    empty_folder(home.path())?;
-    home.create().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
-    copy_tree(&from.join(STORE), &home.state())?;
-    copy_tree(&from.join(CONTEXT), &home.context())?;
-    copy_tree(&from.join(CONFIG), &home.config())?;
-    copy_tree(&from.join(KEYS), &home.state())?;
-    copy_tree(&from.join(HEADS), &home.heads())?;
-    SqliteStore::become_another_node(&home.state())?;
-    for folder in [home.state(), home.path().to_owned()] {
-        fs::File::open(&folder).and_then(|folder| folder.sync_all()).map_err(|e| failed("sync", &folder, &e))?;
-    }
-    let keys = manifest.files.keys().any(|name| name.starts_with(KEYS));
-    let home = home.path().to_owned();
-    Ok(RestoreReport { home, at: manifest.at, files: manifest.files.len() as u64, keys })
 }
 
 #[cfg(test)]

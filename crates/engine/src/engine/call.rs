@@ -206,6 +206,7 @@ impl Engine {
             imported_steps: Vec::new(),
             preview_hash: None,
             title: Some(title.chars().take(TITLE_CHARS).collect()),
+            ledger: self.inner.sealer.point(),
         }));
         scope.recorder.set_row(self.row(scope, RunKind::Call, title, started_at, RunStatus::Running, None));
         started_at

@@ -50,10 +50,23 @@ pub struct SavedHead {
     pub note: String,
 }
 
-/// The one field that is read of a head in JSON: the rest follows from it.
+/// What is read of a head in JSON. The rest follows from the note, and must agree with it where it is there.
 #[derive(Deserialize)]
 struct Note {
     note: String,
+    #[serde(default)]
+    size: Option<u64>,
+    #[serde(default)]
+    root: Option<String>,
+}
+
+impl Note {
+    fn read(self, source: &str, number: u64) -> Result<SavedHead, String> {
+        let head = head(source, number, &self.note)?;
+        let agrees = self.size.is_none_or(|size| size == head.size)
+            && self.root.is_none_or(|root| root == canonical::hex(&head.root));
+        if agrees { Ok(head) } else { Err(format!("{source}: head {number} does not say what its signed note says")) }
+    }
 }
 
 /// Reads kept heads: a signed note, a head as `toolyard runs head --json` prints it, or one such head a line. The
@@ -63,18 +76,18 @@ pub fn read_heads(source: &str, text: &str) -> Result<Vec<SavedHead>, String> {
         return head(source, 1, text).map(|head| vec![head]);
     }
     let notes = match serde_json::from_str::<Note>(text) {
-        Ok(note) => vec![note.note],
+        Ok(note) => vec![note],
         Err(_) => text
             .lines()
             .filter(|line| !line.trim().is_empty())
             .enumerate()
             .map(|(i, line)| {
                 let note = serde_json::from_str::<Note>(line);
-                note.map(|note| note.note).map_err(|_| format!("{source}: line {} is not a signed head", i + 1))
+                note.map_err(|_| format!("{source}: line {} is not a signed head", i + 1))
             })
             .collect::<Result<_, _>>()?,
     };
-    notes.iter().zip(1..).map(|(note, number)| head(source, number, note)).collect()
+    notes.into_iter().zip(1..).map(|(note, number)| note.read(source, number)).collect()
 }
 
 fn head(source: &str, number: u64, note: &str) -> Result<SavedHead, String> {

@@ -114,7 +114,7 @@ impl Log<'_> {
     }
 
     /// The entry that holds a leaf.
-    fn entry_of_leaf(self, index: u64) -> Result<TreeEntry, LogError> {
+    pub(super) fn entry_of_leaf(self, index: u64) -> Result<TreeEntry, LogError> {
         let (mut low, mut high) = (1, self.last_seq()?);
         while low < high {
             let middle = low.midpoint(high);
@@ -189,7 +189,7 @@ impl Log<'_> {
     }
 
     /// The first entry that may hold a leaf of a run, by the time in the run's id: leaves carry the time they were made,
-    /// which does not decrease.
+    /// which does not decrease unless the clock is set back.
     fn first_entry_for(self, run_id: RunId) -> Result<u64, LogError> {
         let Some(born) = born(run_id) else { return Ok(1) };
         let since = born - CLOCK_SLACK;
@@ -212,14 +212,23 @@ impl Log<'_> {
         Ok(low)
     }
 
-    /// What the ledger says about a run, up to its end.
+    /// What the ledger says about a run, up to its end. If the clock was set back meanwhile, the leaves may be before those
+    /// with the run's time: use [`Log::all_leaves_of`] where this would be a false alarm.
     pub(super) fn leaves_of(self, run_id: RunId) -> Result<RunLeaves, LogError> {
+        self.leaves_from(self.first_entry_for(run_id)?, run_id)
+    }
+
+    /// As [`Log::leaves_of`], but reads the whole ledger before it says that the run's end is not there.
+    pub(super) fn all_leaves_of(self, run_id: RunId) -> Result<RunLeaves, LogError> {
+        let found = self.leaves_of(run_id)?;
+        if found.has_end() { Ok(found) } else { self.leaves_from(1, run_id) }
+    }
+
+    fn leaves_from(self, mut seq: u64, run_id: RunId) -> Result<RunLeaves, LogError> {
         let mut found = RunLeaves::default();
-        let mut seq = self.first_entry_for(run_id)?;
         loop {
             let entries = self.0.ledger(seq, 64)?;
-            let ended = found.tree.iter().any(|placed| matches!(placed.leaf, Leaf::Run { .. }));
-            let Some(last) = entries.last().filter(|_| !ended && found.chained.is_empty()) else { return Ok(found) };
+            let Some(last) = entries.last().filter(|_| !found.has_end()) else { return Ok(found) };
             seq = last.seq + 1;
             for entry in &entries {
                 match open(entry)? {
@@ -246,6 +255,12 @@ impl Log<'_> {
 pub(super) struct RunLeaves {
     pub(super) tree: Vec<PlacedLeaf>,
     pub(super) chained: Vec<(u64, RunHead)>,
+}
+
+impl RunLeaves {
+    fn has_end(&self) -> bool {
+        !self.chained.is_empty() || self.tree.iter().any(|placed| matches!(placed.leaf, Leaf::Run { .. }))
+    }
 }
 
 /// When a run's id was made. The row has the time at which the run ended, but an attacker who shortens a record can

@@ -105,7 +105,7 @@ impl Receipt {
     /// Makes the receipt of a run, or of one call of it. May block.
     pub fn make(store: &dyn Store, signer: &Signer, run_id: RunId, call_id: Option<CallId>) -> Result<Self, Failure> {
         let log = Log(store);
-        let leaves = log.leaves_of(run_id).map_err(StoreError::from)?;
+        let leaves = log.all_leaves_of(run_id).map_err(StoreError::from)?;
         let placed = leaves.tree.into_iter().find(|placed| matches!(placed.leaf, Leaf::Run { .. }));
         let Some(placed) = placed else { return Err(not_sealed(store, run_id, !leaves.chained.is_empty())?) };
         let last = log.last_seq()?;
@@ -113,6 +113,10 @@ impl Receipt {
         let entry = entry.ok_or_else(|| StoreError::failed("the ledger has no tree".to_owned()))?;
         let proof = log.inclusion(placed.index, entry.size()).map_err(StoreError::from)?;
         let verifier = signer.verifier();
+        if !verifier.check_signature(&entry.body(), &entry.sig) {
+            let problem = "the newest entry of the ledger is signed with the key before this one";
+            return Err(Failure::new(ErrorCode::PreconditionFailed, problem).suggest("Make a call, then try again."));
+        }
         let mut receipt = Self {
             form: FORM.to_owned(),
             run_id,
@@ -123,7 +127,8 @@ impl Receipt {
             checkpoint: entry.note(verifier.name()),
             key: verifier.to_text(),
             key_pem: pem(&verifier),
-            cose: BASE64.encode(cose(signer, run_id, (entry.size(), &entry.root), placed.index, &proof)),
+            cose: BASE64
+                .encode(Cose::new(&verifier, run_id, (entry.size(), &entry.root), placed.index, &proof).sign(signer)),
             previous: None,
             records: Vec::new(),
         };
@@ -211,42 +216,48 @@ fn check(receipt: &Receipt, keys: &[Verifier]) -> Result<u64, ReceiptFailure> {
     let heads = super::read_heads("the checkpoint", &receipt.checkpoint).unwrap_or_default();
     let Some(head) = heads.first() else { return Err((0, 0, "its checkpoint cannot be read")) };
     let wrong = |seq: u64, problem: &'static str| Err((head.size, seq, problem));
-    if !keys.iter().any(|key| key.check(&receipt.checkpoint, ORIGIN, head.size, &head.root)) {
+    let Some(key) = keys.iter().find(|key| key.check(&receipt.checkpoint, ORIGIN, head.size, &head.root)) else {
         return wrong(0, "its checkpoint is not signed with a key that is known here");
-    }
+    };
     let proof: Option<Vec<Hash>> = receipt.proof.iter().map(|hash| BASE64.decode(hash).ok()?.try_into().ok()).collect();
     let leaf = leaf_hash(receipt.leaf.as_bytes());
-    let root = proof.and_then(|proof| root_of_inclusion(leaf, receipt.index, head.size, &proof));
-    if root != Some(head.root) {
+    let root = proof.as_ref().and_then(|proof| root_of_inclusion(leaf, receipt.index, head.size, proof));
+    let Some(proof) = proof.filter(|_| root == Some(head.root)) else {
         return wrong(0, "its proof does not lead from the leaf to the signed root");
-    }
+    };
     let sealed = match serde_json::from_str(&receipt.leaf) {
         Ok(Leaf::Run { head, .. }) if head.run_id == receipt.run_id => head,
         _ => return wrong(0, "its leaf is not the end of the run that it names"),
     };
-    let Some(call_id) = receipt.call_id else { return Ok(head.size) };
+    if receipt.key != key.to_text() || receipt.key_pem != pem(key) {
+        return wrong(0, "the key that it names is not the one that signed its checkpoint");
+    }
+    let cose = Cose::new(key, receipt.run_id, (head.size, &head.root), receipt.index, &proof);
+    if !BASE64.decode(&receipt.cose).is_ok_and(|message| cose.is_signed_as(&message, key)) {
+        return wrong(0, "its COSE receipt is not a signed one of the same proof");
+    }
+    let Some(call_id) = receipt.call_id else {
+        let is_bare = receipt.previous.is_none() && receipt.records.is_empty();
+        return if is_bare { Ok(head.size) } else { wrong(0, "it holds records and names no call") };
+    };
     let Some(mut chain) = receipt.previous.as_deref().and_then(canonical::unhex) else {
         return wrong(0, "the chain value before its records is missing");
     };
-    let mut seq = receipt.records.first().map_or(0, |record| record.seq);
-    for record in &receipt.records {
-        if record.seq != seq {
-            return wrong(seq, "a record is missing");
+    let Some(first) = receipt.records.first() else { return wrong(0, "the records of its call are missing") };
+    let mut last = first.seq;
+    for (i, record) in receipt.records.iter().enumerate() {
+        if first.seq.checked_add(i as u64) != Some(record.seq) {
+            return wrong(last, "the record after this one is missing");
         }
-        chain = link(&chain, seq, record.kind, record.payload.as_bytes());
-        seq += 1;
+        last = record.seq;
+        chain = link(&chain, last, record.kind, record.payload.as_bytes());
     }
-    if seq != sealed.seq + 1 || canonical::hex(&chain) != sealed.hash {
-        return wrong(seq - 1, "its records do not lead to the head in the ledger");
+    if last != sealed.seq || canonical::hex(&chain) != sealed.hash {
+        return wrong(last, "its records do not lead to the head in the ledger");
     }
-    let first = receipt.records.first().map(|record| Frame {
-        seq: record.seq,
-        kind: record.kind,
-        payload: record.payload.clone().into_bytes(),
-        chain: [0; 32],
-    });
-    if !first.is_some_and(|frame| is_call(&frame, call_id)) {
-        return wrong(receipt.records[0].seq, "the first record is not the call that it names");
+    let payload = first.payload.clone().into_bytes();
+    if !is_call(&Frame { seq: first.seq, kind: first.kind, payload, chain: [0; 32] }, call_id) {
+        return wrong(first.seq, "the first record is not the call that it names");
     }
     Ok(head.size)
 }
@@ -258,27 +269,48 @@ fn pem(key: &Verifier) -> String {
 
 /// A COSE receipt (RFC 9942) with one inclusion proof: a COSE_Sign1 over the root, which is left out of the message
 /// because the reader computes it from the leaf.
-fn cose(signer: &Signer, run_id: RunId, head: (u64, &Hash), index: u64, proof: &[Hash]) -> Vec<u8> {
-    let (size, root) = head;
-    let verifier = signer.verifier();
-    let mut protected = Cbor::default();
-    // alg: EdDSA; kid; CWT claims: issuer and subject; the verifiable data structure: RFC9162_SHA256.
-    protected.map(4).uint(1).negative(8);
-    protected.uint(4).bytes(verifier.id().as_bytes());
-    protected.uint(15).map(2).uint(1).text(ORIGIN).uint(2).text(&format!("run {run_id}"));
-    protected.uint(395).uint(1);
-    let mut signed = Cbor::default();
-    signed.array(4).text("Signature1").bytes(&protected.0).bytes(&[]).bytes(root);
-    let mut path = Cbor::default();
-    path.array(3).uint(size).uint(index).array(proof.len() as u64);
-    for hash in proof {
-        path.bytes(hash);
+struct Cose {
+    /// What is signed.
+    signed: Vec<u8>,
+    /// The message up to the signature, which is its last part.
+    message: Cbor,
+}
+
+impl Cose {
+    fn new(verifier: &Verifier, run_id: RunId, head: (u64, &Hash), index: u64, proof: &[Hash]) -> Self {
+        let (size, root) = head;
+        let mut protected = Cbor::default();
+        // alg: EdDSA; kid; CWT claims: issuer and subject; the verifiable data structure: RFC9162_SHA256.
+        protected.map(4).uint(1).negative(8);
+        protected.uint(4).bytes(verifier.id().as_bytes());
+        protected.uint(15).map(2).uint(1).text(ORIGIN).uint(2).text(&format!("run {run_id}"));
+        protected.uint(395).uint(1);
+        let mut signed = Cbor::default();
+        signed.array(4).text("Signature1").bytes(&protected.0).bytes(&[]).bytes(root);
+        let mut path = Cbor::default();
+        path.array(3).uint(size).uint(index).array(proof.len() as u64);
+        for hash in proof {
+            path.bytes(hash);
+        }
+        let mut message = Cbor::default();
+        message.tag(18).array(4).bytes(&protected.0);
+        message.map(1).uint(396).map(1).negative(1).array(1).bytes(&path.0);
+        message.null();
+        Self { signed: signed.0, message }
     }
-    let mut message = Cbor::default();
-    message.tag(18).array(4).bytes(&protected.0);
-    message.map(1).uint(396).map(1).negative(1).array(1).bytes(&path.0);
-    message.null().bytes(&signer.sign_bytes(&signed.0));
-    message.0
+
+    fn sign(mut self, signer: &Signer) -> Vec<u8> {
+        let signature = signer.sign_bytes(&self.signed);
+        self.message.bytes(&signature);
+        self.message.0
+    }
+
+    /// Whether a message is this one with a valid signature.
+    fn is_signed_as(mut self, message: &[u8], verifier: &Verifier) -> bool {
+        let Some((_, signature)) = message.split_last_chunk::<64>() else { return false };
+        self.message.bytes(signature);
+        self.message.0 == message && verifier.check_bytes(&self.signed, signature)
+    }
 }
 
 /// The few things of CBOR (RFC 8949, deterministic encoding) that a receipt is made of.

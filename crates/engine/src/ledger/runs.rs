@@ -1,6 +1,6 @@
 //! Checks one run: its records against their chain, their tags, the ledger, its row and its blobs.
 
-use super::walk::Sealed;
+use super::{point::LedgerPoint, walk::Sealed};
 use crate::{
     Store,
     chain::{BadRecord, ChainWalker, UnsignedRecords, Verifier},
@@ -96,6 +96,8 @@ struct StartedFacts {
     caller: CallerFacts,
     #[serde(default)]
     policy_blob: Option<String>,
+    #[serde(default)]
+    ledger: Option<LedgerPoint>,
 }
 
 #[derive(Deserialize)]
@@ -154,6 +156,8 @@ pub(super) struct RunWalk {
     pub(super) signed_seq: u64,
     pub(super) unsigned: Vec<UnsignedRecords>,
     pub(super) approvals: u64,
+    /// Where the ledger stood when the run began.
+    pub(super) began_at: Option<LedgerPoint>,
     pub(super) first_bad: Option<BadRecord>,
 }
 
@@ -207,7 +211,8 @@ pub(super) fn walk_run(
         first_bad = facts.against(row).and_then(|problem| bad(if records == 0 { 1 } else { records }, problem));
     }
     let approvals = facts.approvals.len() as u64;
-    RunWalk { records, chain, signed_seq: walker.signed_seq(), unsigned, approvals, first_bad }
+    let began_at = facts.started.and_then(|started| started.ledger);
+    RunWalk { records, chain, signed_seq: walker.signed_seq(), unsigned, approvals, began_at, first_bad }
 }
 
 fn against_heads(frame: &Frame, sealed: &Sealed) -> Option<BadRecord> {

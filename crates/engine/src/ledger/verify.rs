@@ -129,7 +129,14 @@ pub fn verify_run(store: &dyn Store, run_id: RunId, verifier: &Verifier) -> Resu
         let problem = "the run's row is missing".to_owned();
         row.is_none().then_some(BadRecord { seq: 1, problem })
     };
-    let first_bad = walk.first_bad.clone().or(bad_entry).or_else(without_row);
+    let mut first_bad = walk.first_bad.clone().or(bad_entry).or_else(without_row);
+    if let (None, Some(point)) = (&first_bad, walk.began_at) {
+        first_bad = match point.against(Log(store)) {
+            Ok(()) => None,
+            Err(LogError::Bad(bad)) => Some(BadRecord { seq: 1, problem: bad.problem }),
+            Err(LogError::Store(error)) => return Err(error.into()),
+        };
+    }
     Ok(VerifyReport {
         run_id,
         secret_arguments: None,
@@ -147,7 +154,7 @@ pub fn verify_run(store: &dyn Store, run_id: RunId, verifier: &Verifier) -> Resu
 /// What the ledger says about one run, and the entry that holds its end. Checks the entries that say so.
 fn sealed_of(store: &dyn Store, run_id: RunId, verifier: &Verifier) -> Result<(Option<Sealed>, Option<u64>), LogError> {
     let log = Log(store);
-    let leaves = log.leaves_of(run_id)?;
+    let leaves = log.all_leaves_of(run_id)?;
     let keys = log.keys(verifier)?;
     let mut sealed = Sealed::default();
     let mut end = None;
@@ -423,7 +430,16 @@ fn check_runs(
                 if let Some(sealed) = sealed {
                     sealed.seen.store(true, Ordering::Relaxed);
                 }
-                part.take(row.run_id, walk_run(store, row.run_id, Some(row), verifier, sealed, &has_blob));
+                let walk = walk_run(store, row.run_id, Some(row), verifier, sealed, &has_blob);
+                // Only a record that is proven says where the ledger stood.
+                if let (None, Some(point)) = (&walk.first_bad, walk.began_at)
+                    && !walked.roots.get(&point.size).is_some_and(|root| point.is_of(root))
+                {
+                    let problem = point.problem();
+                    let bad = FirstBad::ledger(BadRecord { seq: walked.entries, problem });
+                    part.first_bad.get_or_insert(FirstBad { run_id: Some(row.run_id), ..bad });
+                }
+                part.take(row.run_id, walk);
             }
         }
     };

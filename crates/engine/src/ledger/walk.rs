@@ -71,6 +71,8 @@ pub(super) struct WalkResult {
     pub(super) heads: u64,
     pub(super) keys: u64,
     pub(super) sealed: HashMap<RunId, Sealed>,
+    /// The root after each entry, by the number of leaves.
+    pub(super) roots: HashMap<u64, Hash>,
     /// The newest version of each fact that the ledger names.
     pub(super) facts: HashMap<FactName, NamedFact>,
     /// Whether the ledger names facts; a ledger of an earlier version does not.
@@ -246,6 +248,7 @@ impl Walk<'_> {
         if entry.edge.as_ref().is_some_and(|edge| *edge != self.edge) {
             return Err(bad("the ledger entry's edge is not that of its tree"));
         }
+        self.walked.roots.insert(entry.size(), entry.root);
         Ok(())
     }
 

@@ -184,6 +184,7 @@ impl Engine {
                 _ => None,
             },
             title: None,
+            ledger: self.sealer().point(),
         }));
         scope.recorder.set_row(self.row(&scope, RunKind::Plan, &plan.goal, started_at, RunStatus::Running, None));
         // The run and its approval become durable together; without an approval the run rides along with its first call.

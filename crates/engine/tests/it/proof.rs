@@ -11,11 +11,11 @@ use signed_note::{Note, StandardVerifier, VerifierList};
 use std::{path::PathBuf, sync::Arc};
 use tlog_tiles::{Checkpoint, Hash, HashReader, Tile, TileHashReader, TileReader};
 use toolyard_engine::{
-    Store,
+    Clock, Store,
     chain::{Signer, Verifier},
     ledger::{
-        self, Leaf, LedgerReport, Receipt, VerifyOptions, chained_entry, prove_consistency, read_heads, verify_ledger,
-        verify_receipt, verify_run, write_tiles,
+        self, Leaf, LedgerReport, Receipt, SignedHead, VerifyOptions, chained_entry, prove_consistency, read_heads,
+        verify_ledger, verify_receipt, verify_run, write_tiles,
     },
 };
 use toolyard_protocol::{RunId, RunStatus};
@@ -151,6 +151,20 @@ async fn the_receipt_of_a_call_proves_its_records_and_no_others() {
     refused(&|r| drop(r.records.pop()));
     refused(&|r| drop(r.records.remove(0)));
     refused(&|r| r.previous = None);
+    refused(&|r| r.records.clear());
+    refused(&|r| r.records[0].seq = u64::MAX);
+    refused(&|r| r.call_id = None);
+    refused(&|r| r.key = Signer::from_secret("test", &[9; 32]).verifier().to_text());
+    refused(&|r| r.key_pem = r.key_pem.replace("PUBLIC", "PRIVATE"));
+    refused(&|r| r.cose = String::new());
+    for place in [4, 40] {
+        refused(&|r| {
+            let mut message = BASE64.decode(&r.cose).unwrap();
+            let at = message.len() - place;
+            message[at] ^= 1;
+            r.cose = BASE64.encode(message);
+        });
+    }
     refused(&|r| r.leaf = r.leaf.replace("\"seq\":", "\"seq\":1"));
     refused(&|r| r.index += 1);
     refused(&|r| drop(r.proof.pop()));
@@ -269,6 +283,58 @@ async fn a_chained_ledger_of_an_earlier_version_is_taken_into_the_tree() {
     assert_eq!((report.ok, report.first_bad.unwrap().seq), (false, 1));
 }
 
+#[tokio::test]
+async fn a_ledger_that_was_begun_anew_is_found_by_the_runs_that_name_the_one_before() {
+    let b = bench();
+    let runs = sealed_calls(&b, 12).await;
+    assert!(verify_all(&b).ok);
+    // Somebody removes a run and the whole ledger. The next start seals the other runs, whose ends it wrote.
+    let store = b.store.without_run(runs[5]).rewritten(runs[0], |_| {}, false);
+    let next = bench_with(BenchParts { store: Arc::new(store), ..BenchParts::default() });
+    within(next.engine.recover()).await.unwrap();
+    sealed_calls(&next, 4).await;
+    let report = verify_all(&next);
+    assert_eq!((report.bad, report.missing_runs.len()), (0, 0), "nothing else gives it away: {report:?}");
+    let bad = report.first_bad.expect("the runs name another ledger");
+    assert!(bad.problem.contains("names the tree of") && bad.run_id.is_some(), "{bad}");
+    let report = verify_run(&*next.store, runs[11], &verifier(&next)).unwrap();
+    assert!(!report.ok, "{report:?}");
+    // The end of the ledger alone.
+    let cut = b.store.without_run(runs[9]).rewritten(runs[0], |_| {}, false);
+    for entry in b.store.ledger(1, 2).unwrap() {
+        cut.ledger_append(&mut |_| Ok((entry.payload.clone(), entry.chain))).unwrap();
+    }
+    let next = bench_with(BenchParts { store: Arc::new(cut), ..BenchParts::default() });
+    within(next.engine.recover()).await.unwrap();
+    assert!(!verify_all(&next).ok);
+}
+
+/// A clock that made ids three days ahead of the time at which the ledger is written: it was set back in between.
+struct SetBack;
+
+impl Clock for SetBack {
+    fn now(&self) -> jiff::Timestamp {
+        toolyard_engine::system_clock().now()
+    }
+    fn new_id(&self) -> uuid::Uuid {
+        let seconds = self.now().as_second().unsigned_abs() + 3 * 24 * 3600;
+        uuid::Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, seconds, 0))
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_proven_after_the_clock_was_set_back() {
+    let b = bench_with(BenchParts { clock: Arc::new(SetBack), ..BenchParts::default() });
+    let runs = sealed_calls(&b, 5).await;
+    for run_id in runs {
+        assert!(
+            verify_receipt(&Receipt::make(&*b.store, b.engine.signer(), run_id, None).unwrap(), &[verifier(&b)]).ok
+        );
+        let report = verify_run(&*b.store, run_id, &verifier(&b)).unwrap();
+        assert!(report.ok && report.ledger_entry.is_some(), "{report:?}");
+    }
+}
+
 fn policy_blob(b: &Bench, run_id: RunId) -> String {
     let frames = b.store.kept_frames(run_id);
     let started: serde_json::Value = serde_json::from_slice(&frames[0].payload).unwrap();
@@ -292,6 +358,14 @@ async fn a_rollback_is_found_with_a_head_that_was_kept_elsewhere() {
         let bad = report.first_bad.unwrap();
         assert!(!report.ok && bad.problem.contains("rolled back"), "{bad}");
     }
+    let mut edited = head.clone();
+    edited.size -= 1;
+    assert!(
+        read_heads("kept", &serde_json::to_string(&edited).unwrap()).is_err(),
+        "it does not say what its note says"
+    );
+    edited = SignedHead { root: edited.root.replace(['0', '1'], "2"), ..head.clone() };
+    assert!(read_heads("kept", &serde_json::to_string(&edited).unwrap()).is_err());
     let forged = Signer::from_secret("test", &[9; 32]).sign(ledger::ORIGIN, 1, &[0; 32]);
     let options = VerifyOptions { heads: read_heads("kept", &forged).unwrap(), ..VerifyOptions::default() };
     assert!(!verify_ledger(&*b.store, &verifier(&b), &options).unwrap().ok, "a head of another tree");

@@ -104,3 +104,24 @@ async fn a_record_edited_in_the_file_is_found_by_verifying_everything() {
     assert!(!report.ok);
     assert_eq!((report.bad_runs[0].run_id, report.bad_runs[0].first_bad.seq), (run_id, 4), "{report:?}");
 }
+
+#[tokio::test]
+async fn what_toolyard_does_not_write_is_refused_as_tampered_and_found() {
+    for (edit, says) in [
+        // The same key as before after 32 bits to the left: the frames would be found, and no further run could be made.
+        ("UPDATE runs SET no = no + 17179869184", "run number"),
+        ("UPDATE frames SET kind = kind + 33554432 WHERE id = (SELECT max(id) FROM frames)", "unknown kind"),
+        ("UPDATE runs SET title = NULL", "does not write"),
+        ("UPDATE runs SET status = 77", "unknown state"),
+        ("UPDATE ledger SET chain = zeroblob(19)", "does not write"),
+    ] {
+        let home = SqliteHome::new();
+        sealed_run(Arc::new(home.open()), "honest").await;
+        let db = rusqlite::Connection::open(home.0.path().join("toolyard.db")).unwrap();
+        assert_eq!(db.execute(edit, []).unwrap(), 1, "{edit}");
+        drop(db);
+        let report = verify_ledger(&home.open(), &signer().verifier(), &VerifyOptions::default()).unwrap();
+        let bad = report.first_bad.unwrap_or_else(|| panic!("{edit} is not found"));
+        assert!(bad.problem.contains(says), "{edit}: {bad}");
+    }
+}

@@ -73,8 +73,11 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     })?;
     let address = listener.local_addr().map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
     let socket = local::bind(&home.socket()).await.map_err(|e| {
-        Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.socket().display()))
-            .suggest("Stop the other Toolyard first, or use another --home.")
+        let failure = Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.socket().display()));
+        failure.suggest(match e.kind() {
+            std::io::ErrorKind::AddrInUse => "Stop the other Toolyard first, or use another --home.",
+            _ => "Check the disk and the permissions of the state folder, or use another --home.",
+        })
     })?;
     // Only after this process has bound the socket: the secret of another running Toolyard must not be replaced.
     let secret = LocalSecret::create(&home.state()).map_err(|e| {

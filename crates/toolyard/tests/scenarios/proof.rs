@@ -11,7 +11,7 @@ use std::{
 };
 
 /// Attacks without the key on the database, as SQL, or on the file of heads.
-const ATTACKS: [&str; 8] = [
+const ATTACKS: [&str; 11] = [
     "UPDATE frames SET payload = zeroblob(length(payload)) WHERE id = (SELECT max(id) - 1 FROM frames)",
     "DELETE FROM frames WHERE id = (SELECT max(id) FROM frames)",
     "UPDATE runs SET title = 'another'",
@@ -19,7 +19,10 @@ const ATTACKS: [&str; 8] = [
     "DELETE FROM ledger WHERE seq = (SELECT max(seq) FROM ledger)",
     "UPDATE ledger SET payload = CAST(replace(CAST(payload AS TEXT), '\"seq\":', '\"seq\":1') AS BLOB) WHERE seq = 1",
     "DELETE FROM blobs WHERE id = (SELECT min(id) FROM blobs)",
+    "UPDATE runs SET no = no + 17179869184 WHERE no = 1",
+    "UPDATE frames SET kind = kind + 33554432 WHERE id = (SELECT max(id) FROM frames)",
     "heads",
+    "ledger",
 ];
 
 fn note(place: &Place, n: u32) -> Value {
@@ -61,6 +64,13 @@ fn a_plain_verify_finds_what_was_done_to_the_files_between_two_starts() {
     copy(&state, &saved);
     let attacked = |attack: &str| match attack {
         "heads" => fs::write(state.join("heads.jsonl"), "").unwrap(),
+        // The ledger begins anew, without one of the runs.
+        "ledger" => {
+            fs::write(state.join("heads.jsonl"), "").unwrap();
+            sql(&state, "DELETE FROM ledger");
+            sql(&state, "DELETE FROM frames WHERE id >> 32 = 2");
+            sql(&state, "DELETE FROM runs WHERE no = 2");
+        }
         statement => sql(&state, statement),
     };
     for attack in ATTACKS {

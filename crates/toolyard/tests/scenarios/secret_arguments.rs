@@ -192,6 +192,35 @@ fn call_by_every_door(place: &Place, url: &str) -> usize {
     15
 }
 
+/// Calls by the bridge, by MCP on standard input, and by a script that makes its secrets at run time and repeats them.
+fn call_by_bridge_stdio_and_script(place: &Place, url: &str) {
+    let opened =
+        place.run_bare(&["bridge", "open", "--session", "claude", "--url", url, "--token", TOKEN, "--json"]).json();
+    let mut bridge = Host::start(&opened);
+    bridge.initialize();
+    let nested = |door: &str| json!({"id": "echo__login", "args": args(door)});
+    for (tool, arguments) in [("echo__login", args("bridge")), ("tool_call", nested("bridged"))] {
+        let (answer, _) = bridge.call_until_up(tool, arguments);
+        assert!(answer.to_string().contains(CANARY), "the bridge reached the tool: {answer}");
+    }
+    let mut stdio = Host::start_mcp(place);
+    stdio.initialize();
+    let (answer, _) = stdio.call_until_up("tool_call", nested("stdio"));
+    assert!(answer.to_string().contains(CANARY), "MCP reached the tool: {answer}");
+    // The text of a program is kept. What it computes is not in it.
+    let secrets = r#"const c = ["quiet", "heron"].join("-"); const a = {user: "ada", phrase: c + " script one",
+        word: c + "-script-two", ruled: c + "-script-three", extra: {dbPassword: c + "-script-four"}};"#;
+    let says = r#"console.log("said " + a.word); return {of: await openclaw.tools.call("echo__login", a), a};"#;
+    let fails = r#"await openclaw.tools.call("echo__login", a); throw new Error("no: " + a.phrase + a.ruled);"#;
+    for (end, reached) in [(says, true), (fails, false)] {
+        let params = json!({"name": "tool_search_code", "args": {"code": format!("{secrets} {end}")}}).to_string();
+        let words = ["gateway", "call", "tools.invoke", "--params", &params, "--url", url, "--token", TOKEN];
+        let answer = place.run(&words).stdout;
+        assert!(!reached || answer.contains(CANARY), "the script reached the tool: {answer}");
+        assert!(answer.contains("echo__login"), "{answer}");
+    }
+}
+
 #[toolyard_shows::shows("002-4-11")]
 #[test]
 fn a_secret_argument_is_kept_nowhere_and_can_be_proven() {
@@ -210,10 +239,14 @@ fn a_secret_argument_is_kept_nowhere_and_can_be_proven() {
     let started = place.run(&["mcp", "start", "echo", "--json"]);
     assert_eq!(started.code, 0, "{started:?}");
 
+    let watched = place.vault.with_file_name("watched");
+    let mut watch = place.command(&["runs", "watch", "--json"]);
+    let mut watch = watch.stdout(File::create(&watched).unwrap()).spawn().unwrap();
     call_by_every_door(&place, &url);
-    let mut host = Host::start_mcp(&place);
-    host.initialize();
-    drop(host);
+    call_by_bridge_stdio_and_script(&place, &url);
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    assert_hidden("runs watch", &std::fs::read_to_string(&watched).unwrap());
 
     let listed = place.run(&["runs", "list", "--limit", "1000", "--json"]);
     assert_hidden("runs list", &listed.stdout);

@@ -63,6 +63,56 @@ fn a_backup_taken_while_it_runs_is_restored_whole() {
 }
 
 #[test]
+fn a_backup_or_a_restore_that_was_killed_begins_anew_and_is_not_used_before() {
+    let place = Place::new();
+    let made = place.call("vault.createFile", json!({"path": "n.md", "content": "x"}));
+    assert_eq!(made["status"], "ok", "{made}");
+    let beside = |name: &str| place.home.with_file_name(name);
+    let (out, there) = (beside("backup"), beside("restored"));
+    let backup = |out: &Path| place.run(&["backup", "--out", out.to_str().unwrap(), "--json"]);
+    let restore = |out: &Path| restored_at(&there, out.to_str().unwrap());
+    let code = |failure: &Value| failure["error"]["code"].as_str().unwrap_or_default().to_owned();
+    // What a killed backup leaves: the mark, and some files.
+    std::fs::create_dir_all(out.join("store")).unwrap();
+    std::fs::write(out.join("backup.unfinished"), "").unwrap();
+    std::fs::write(out.join("store/toolyard.db"), "half").unwrap();
+    assert_eq!(code(&restore(&out).1), "PRECONDITION_FAILED");
+    let report = backup(&out);
+    assert_eq!(report.code, 0, "{report:?}");
+    assert!(!out.join("backup.unfinished").exists());
+    // The same of a restore: no command works in such a home.
+    std::fs::create_dir_all(there.join("state")).unwrap();
+    std::fs::write(there.join("restore.unfinished"), "").unwrap();
+    std::fs::copy(out.join("store/toolyard.db"), there.join("state/toolyard.db")).unwrap();
+    let (exit, failure) = at(&there, &["runs", "list", "--json"]);
+    assert!(exit != 0 && failure.to_string().contains("not restored completely"), "{failure}");
+    assert!(!there.join("state/signing.key").exists(), "nothing is made in it");
+    let (exit, report) = restore(&out);
+    assert_eq!(exit, 0, "{report}");
+    let (exit, report) = at(&there, &["runs", "verify", "--json"]);
+    assert_eq!((exit, &report["ok"]), (0, &json!(true)), "{report}");
+    // A backup has no links: one would be left out of the home without a word.
+    for name in ["keys/signing.key", "heads.jsonl", "store/toolyard.db"] {
+        let linked = beside("linked");
+        let kept = beside("kept");
+        assert_eq!(backup(&linked).code, 0);
+        std::fs::rename(linked.join(name), &kept).unwrap();
+        std::os::unix::fs::symlink(&kept, linked.join(name)).unwrap();
+        let (exit, failure) = restored_at(&beside("other"), linked.to_str().unwrap());
+        assert!(exit != 0 && code(&failure) == "RECORD_CORRUPTED", "{name}: {failure}");
+        assert!(!beside("other").exists());
+        std::fs::remove_dir_all(&linked).unwrap();
+    }
+    let (exit, failure) = restored_at(&beside("other"), place.vault.to_str().unwrap());
+    assert!(exit != 0 && code(&failure) == "NOT_FOUND", "{failure}");
+    // A backup in what is copied would contain itself, and its keys would be in later ones.
+    for inside in ["context/backup", "state/backup"] {
+        let refused = backup(&place.home.join(inside));
+        assert!(refused.code != 0 && code(&refused.json()) == "VALIDATION_ERROR", "{refused:?}");
+    }
+}
+
+#[test]
 fn pruned_runs_are_gone_and_the_ledger_says_so() {
     let place = Place::new();
     let server = place.up();
@@ -74,6 +124,8 @@ fn pruned_runs_are_gone_and_the_ledger_says_so() {
     assert_eq!(kept["runs"], 0, "{kept}");
     assert!(place.run(&["prune", "--older-than", "soon", "--json"]).code != 0);
     std::thread::sleep(Duration::from_millis(20));
+    let runs = place.run(&["runs", "list", "--json"]).json();
+    let gone = runs["runs"][3]["runId"].as_str().unwrap().to_owned();
     let removed = place.run(&["prune", "--older-than", "0m", "--json"]).json();
     assert_eq!(removed["runs"], 30, "{removed}");
     let runs = place.run(&["runs", "list", "--json"]).json();
@@ -81,6 +133,12 @@ fn pruned_runs_are_gone_and_the_ledger_says_so() {
     assert_eq!(local.call("util.slugifyTitle", &json!({"title": "After"}))["ok"], true);
     let verified = place.run(&["runs", "verify", "--json"]);
     assert_eq!(verified.json()["ok"], true, "{}", verified.stdout);
+    // A run that was removed is still proven, to others as well.
+    let receipt = place.home.with_file_name("gone.json").display().to_string();
+    let proved = place.run(&["runs", "prove", &gone, "--out", &receipt, "--json"]);
+    assert_eq!((proved.code, proved.json()["runId"].as_str()), (0, Some(&*gone)), "{proved:?}");
+    let checked = place.run(&["runs", "verify", "--receipt", &receipt, "--json"]);
+    assert_eq!((checked.code, checked.json()["ok"].as_bool()), (0, Some(true)), "{checked:?}");
     let stats = place.run(&["store", "stats", "--json"]).json();
     assert_eq!(stats["runs"], 1, "{stats}");
     server.stop();
