@@ -382,7 +382,7 @@ fn read_invocation(gateway: &Gateway, workspace: &WorkspaceId, body: &Bytes) -> 
     };
     if let Some(action) = body.action.get().filter(|action| !action.is_empty())
         && !args.contains_key("action")
-        && takes_action(gateway, &name)
+        && takes_action(gateway, workspace, &name)
     {
         args.insert("action".to_owned(), action.into());
     }
@@ -416,9 +416,9 @@ fn read_invocation(gateway: &Gateway, workspace: &WorkspaceId, body: &Bytes) -> 
 }
 
 /// Whether a tool has an argument `action`: only then may it be given outside the arguments.
-fn takes_action(gateway: &Gateway, name: &str) -> bool {
+fn takes_action(gateway: &Gateway, workspace: &WorkspaceId, name: &str) -> bool {
     let tools = gateway.service().engine().tools();
-    let schema = tools.snapshot.get(name).map(|entry| entry.definition().input_schema.value());
+    let schema = tools.snapshot.get_in(workspace, name).map(|entry| entry.definition().input_schema.value());
     let properties = schema.and_then(|schema| ObjectSchema::deserialize(schema).ok());
     properties.is_some_and(|schema| schema.properties.contains_key("action"))
 }
