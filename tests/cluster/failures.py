@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 from operations import free_port, restart
 from takeover import TOKEN, Node, Postgres, until
@@ -126,7 +127,7 @@ def surroundings(program, postgres, folder, url):
     wrong = Situation(program, folder, "surroundings")
     wrong.node.env |= {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}", "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_ALLOW_HTTP": "true"}
     wrong.write(url, 'bucket = "s3://nosuch/blobs"')
-    says(wrong, "a bucket that cannot be reached", "CONFIG_INVALID", ["nosuch", "store.bucket"], doctor=False)
+    says(wrong, "a bucket that cannot be reached", "STORE_UNAVAILABLE", ["nosuch", "store.bucket", "AWS_ENDPOINT_URL"], doctor=False)
     wrong.write(url, 'bucket = "gs://nosuch/blobs"')
     says(wrong, "an address that is no bucket's", "CONFIG_INVALID", ["s3://"], doctor=False)
     with open(os.path.join(wrong.node.home, "config.toml"), "w") as file:
@@ -136,16 +137,77 @@ def surroundings(program, postgres, folder, url):
     secret = os.path.join(folder, "secret")
     wrong.write(url, f'secretFile = "{secret}"')
     error = wrong.up()
-    assert "secret" in error["message"], error
+    assert "is not there" in error["message"] and "another node" in error["suggestion"], error
     print(f"no secret file: {error['code']}: {error['message']}", flush=True)
 
 
-def names(program, postgres, folder):
-    """Two homes with one name, and names that no node has."""
-    vault = os.path.join(folder, "vault")
-    _, url = postgres.database()
-    url = url.replace("?", "?")
-    return vault, url
+def serving(program, folder, url):
+    """Two nodes: names, what a cluster refuses, and a vault that only one of them has."""
+    def home(name, more=""):
+        at = Situation(program, folder, name)
+        at.write(url, more)
+        path = os.path.join(at.node.home, "config.toml")
+        with open(path) as file:
+            text = file.read()
+        with open(path, "w") as file:
+            file.write(text.replace('name = "w"', f'name = "{name}"'))
+        return at
+
+    def run(node, *args):
+        """Without a vault on the command line."""
+        done = subprocess.run([program, "--home", node.home, "--json", *args], env=node.env, capture_output=True, text=True, timeout=120)
+        return json.loads(done.stdout)
+
+    def up(node, *more):
+        args = [program, "--home", node.home, *more, "up", "--port", "0", "--token", TOKEN, "--json"]
+        node.process = subprocess.Popen(args, env=node.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        node.at = json.loads(node.process.stdout.readline())["url"]
+
+    has, other, same = home("has"), home("other"), home("same")
+    a, b = has.node, other.node
+    try:
+        up(a, "--vault", a.vault)
+        up(b)
+        until("the nodes never told what they have", lambda: {node["name"]: node.get("vault") for node in run(b, "nodes", "list")["nodes"]} == {"has": a.vault, "other": None})
+        for node, name in ((a, "has"), (b, "other")):
+            request = urllib.request.Request(node.at + "/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                assert f'toolyard_node_info{{node="{name}",epoch="' in answer.read().decode(), name
+        create = ("call", "vault.createFile", "--args", '{"path": "n.md", "content": "x"}')
+        assert a.run(*create)["status"] == "ok"
+        error = run(b, *create)["error"]
+        assert error["code"] == "UNAVAILABLE" and "node has (http://" in error["message"] and "vault.path" in error["suggestion"], error
+        assert not os.path.exists(os.path.join(b.home, "vault")), "a second vault was made"
+        assert run(b, "call", "util.slugifyTitle", "--args", '{"title": "A b"}')["status"] == "ok", "this tool needs no vault"
+        for command in ("drain", "fence"):
+            error = b.run("nodes", command, "nosuch")["error"]
+            assert error["code"] == "NOT_FOUND" and error["suggestion"], error
+        for args in (("backup", "--out", os.path.join(folder, "backup")), ("keys", "rotate"), ("migrate", "--to", "sqlite")):
+            error = run(b, *args)["error"]
+            assert error["suggestion"] and error["code"] not in ("INTERNAL_ERROR", "NOT_FOUND"), (args, error)
+            print(f"{args[0]}: {error['code']}: {error['message']}\n    {error['suggestion']}", flush=True)
+        with open(os.path.join(same.node.home, "config.toml")) as file:
+            text = file.read()
+        with open(os.path.join(same.node.home, "config.toml"), "w") as file:
+            file.write(text.replace('name = "same"', 'name = "has"'))
+        error = same.up()
+        assert "has" in error["message"] and error["suggestion"], error
+        print(f"a name that another node has: {error['code']}: {error['message']}\n    {error['suggestion']}", flush=True)
+        a.process.kill()
+        a.process.wait()
+        until("the dead node is still called live", lambda: "not serving" in json.dumps(run(b, *create)))
+        error = run(b, *create)["error"]
+        assert error["code"] == "UNAVAILABLE" and error["retryable"] and "node has" in error["message"], error
+        up(a, "--vault", a.vault)
+        until("the vault is not back", lambda: "call the tool at node has" in json.dumps(run(b, *create)))
+        assert a.run("call", "vault.readFile", "--args", '{"path": "n.md"}')["status"] == "ok"
+        assert b.run("runs", "verify")["ok"]
+        print("a vault that one node has: refused elsewhere with that node's name, dead or alive", flush=True)
+    finally:
+        for node in (a, b):
+            if node.process and node.process.poll() is None:
+                node.process.kill()
+                node.process.wait()
 
 
 def main():
@@ -158,6 +220,7 @@ def main():
     try:
         url = database(program, postgres, folder)
         surroundings(program, postgres, folder, url)
+        serving(program, folder, url)
         shutil.rmtree(folder)
     except BaseException:
         print(f"kept: {folder}", file=sys.stderr)

@@ -26,7 +26,7 @@ use serde_json::Value;
 use std::{convert::Infallible, sync::Arc, sync::LazyLock, time::Duration};
 use tokio_util::sync::CancellationToken;
 use toolyard_bridge::server::ApprovalRole;
-use toolyard_engine::{BoxFuture, Caller, Door, Subscription};
+use toolyard_engine::{BoxFuture, Caller, Door, Subscription, store::Owner};
 use toolyard_protocol::{EventType, ExecutionEvent, RunId, WorkspaceId};
 use toolyard_service::{
     Lane, Message, Object,
@@ -494,6 +494,14 @@ async fn metrics(gateway: Gateway, request: Admitted) -> Response {
     ]);
     if let Some(models) = gateway.service().models() {
         page.push_str(&models.metrics());
+    }
+    if let Some(cluster) = gateway.service().cluster() {
+        // A node's name needs no escapes: it has letters, digits, '-', '_' and '.'.
+        let Owner { node, epoch } = cluster.me();
+        page.push_str(&format!(
+            "# HELP toolyard_node_info The node that these metrics are of.\n# TYPE toolyard_node_info gauge\n\
+             toolyard_node_info{{node=\"{node}\",epoch=\"{epoch}\"}} 1\n"
+        ));
     }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page).into_response()
 }
