@@ -387,7 +387,7 @@ async fn clients_of_two_workspaces_offer_tools_of_one_name() {
     let server = Server::start().await;
     let (bobs, eves) = (token(&server, "bob").await, token(&server, "eve").await);
     let tool = |what: &str| {
-        let tools = [json!({"name": "pick.file", "description": format!("Asks {what}.")})];
+        let tools = [json!({"name": "pick.file", "description": format!("Asks {what}."), "readOnly": true})];
         json!({"sessionKey": "main", "tools": tools})
     };
     let mut clients = [
@@ -401,7 +401,9 @@ async fn clients_of_two_workspaces_offer_tools_of_one_name() {
     }
     for (name, ws, id) in &mut clients {
         let shown = ws.call("tools.effective", json!({"sessionKey": "main"})).await["payload"].to_string();
-        assert!(shown.contains(&format!("Asks {name}.")) && shown.matches("Asks ").count() == 1, "{name}: {shown}");
+        for other in ["owner", "bob", "eve"] {
+            assert_eq!(shown.contains(&format!("Asks {other}.")), *name == other, "{name}: {shown}");
+        }
         // By name, by the spelling that models see, and by its id: each is answered by the client of the workspace.
         for called in ["pick.file", "pick_file", *id] {
             let asked = ws.request("tools.invoke", json!({"name": called, "sessionKey": "main", "args": {}})).await;
