@@ -36,7 +36,7 @@ pub const IDLE_CONNECTIONS: usize = 3;
 
 /// Bytes that may be queued before `append` waits.
 pub const QUEUE_BYTES: usize = 64 << 20;
-/// How long a `Ride` batch waits for further batches. The trait guarantees 100 ms.
+/// How long a `Deferred` batch waits for further batches. The trait guarantees 100 ms.
 pub const RIDE_DELAY: Duration = Duration::from_millis(20);
 /// With this much queued there is no point in waiting for more.
 pub const EARLY_COMMIT_BYTES: usize = 256 << 10;

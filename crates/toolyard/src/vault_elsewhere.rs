@@ -1,7 +1,7 @@
 //! The vault's tools at a node that has no vault. A vault is a folder of one machine. The other nodes of its cluster list its
 //! tools, so that all catalogs are equal, and answer calls with `UNAVAILABLE` and the node that has the folder.
 
-use crate::shared_config::{self, InUse};
+use crate::shared_config::{self, NodeSettings};
 use std::sync::Arc;
 use toolyard_engine::{
     BoxFuture, CallContext, Failed, Intent, InverseCall, Output, Prepared, Provider, Reconciled, Store,
@@ -35,7 +35,7 @@ impl VaultElsewhere {
 }
 
 /// Why the tools are unavailable here: whether a node has a vault, and whether it serves.
-fn refusal(in_use: &[(String, InUse)], nodes: &[NodeRow]) -> Failure {
+fn refusal(in_use: &[(String, NodeSettings)], nodes: &[NodeRow]) -> Failure {
     let unavailable = |message: String| Failure::new(ErrorCode::Unavailable, message);
     let having = in_use.iter().filter(|(_, in_use)| in_use.vault.is_some()).map(|(node, _)| node);
     let (mut dead, mut live) = (Vec::new(), Vec::new());
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_refusal_says_who_has_the_vault_and_what_to_do() {
-        let has = |vault: Option<&str>| InUse { vault: vault.map(str::to_owned), ..InUse::default() };
+        let has = |vault: Option<&str>| NodeSettings { vault: vault.map(str::to_owned), ..NodeSettings::default() };
         let in_use = [("a".to_owned(), has(Some("/notes"))), ("b".to_owned(), has(None))];
         for (nodes, message) in [
             (vec![row("a", NodeState::Live), row("b", NodeState::Live)], "call the tool at node a (http://a:1)"),

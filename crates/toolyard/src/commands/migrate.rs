@@ -34,7 +34,7 @@ const BATCH_BYTES: usize = 4 << 20;
 /// What was moved.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Moved {
+struct MigrationReport {
     /// Where everything is now.
     to: String,
     /// Whether an earlier migration had moved everything there: this one had nothing to do.
@@ -73,7 +73,7 @@ pub(super) async fn run(global: &Global, args: MigrateArgs) -> Outcome {
     } else if moved.done_before {
         output::data(&format!("nothing is left to move: everything is in {}", moved.to));
     } else {
-        let Moved { to, runs, frames, blobs, facts, ledger_entries, context_files, .. } = &moved;
+        let MigrationReport { to, runs, frames, blobs, facts, ledger_entries, context_files, .. } = &moved;
         output::data(&format!(
             "moved {runs} runs ({frames} records), {blobs} blobs, {facts} facts, {ledger_entries} ledger entries and \
              {context_files} files of the context store to {to}"
@@ -85,7 +85,7 @@ pub(super) async fn run(global: &Global, args: MigrateArgs) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn migrate(resolved: &Resolved, to: &str) -> Result<Moved, Failure> {
+fn migrate(resolved: &Resolved, to: &str) -> Result<MigrationReport, Failure> {
     let home = &resolved.home;
     home.create().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
     if to == "sqlite" {
@@ -93,7 +93,7 @@ fn migrate(resolved: &Resolved, to: &str) -> Result<Moved, Failure> {
         let Some(url) = stores::url(resolved) else { return already_on_disk(home, here) };
         let from = Arc::new(stores::open_shared(resolved, &url, true)?);
         match from.moved()? {
-            Some(to) if to == here => return Ok(Moved::done_before(here)),
+            Some(to) if to == here => return Ok(MigrationReport::done_before(here)),
             Some(to) => return Err(moved_on(&describe_url(&url), &to)),
             None => {}
         }
@@ -139,9 +139,9 @@ fn migrate(resolved: &Resolved, to: &str) -> Result<Moved, Failure> {
 }
 
 /// The answer to `migrate --to sqlite` of a home without `store.url`.
-fn already_on_disk(home: &Home, here: String) -> Result<Moved, Failure> {
+fn already_on_disk(home: &Home, here: String) -> Result<MigrationReport, Failure> {
     match stores::moved(home)? {
-        None => Ok(Moved::done_before(here)),
+        None => Ok(MigrationReport::done_before(here)),
         Some(to) => Err(Failure::new(
             ErrorCode::PreconditionFailed,
             format!("the state was moved to {to}, and store.url is not set"),
@@ -152,7 +152,7 @@ fn already_on_disk(home: &Home, here: String) -> Result<Moved, Failure> {
 
 /// The answer to `migrate --to postgres://…` of a home whose state was moved before. The address alone does not tell two
 /// databases apart: the target has to have the keys of this home.
-fn already_shared(resolved: &Resolved, to: &str, described: &str, moved_to: &str) -> Result<Moved, Failure> {
+fn already_shared(resolved: &Resolved, to: &str, described: &str, moved_to: &str) -> Result<MigrationReport, Failure> {
     let home = &resolved.home;
     let elsewhere = || {
         Failure::new(ErrorCode::PreconditionFailed, format!("the state was moved to {moved_to} already")).suggest(
@@ -169,7 +169,7 @@ fn already_shared(resolved: &Resolved, to: &str, described: &str, moved_to: &str
         return Err(elsewhere());
     }
     match onto.moved()? {
-        None => Ok(Moved::done_before(described.to_owned())),
+        None => Ok(MigrationReport::done_before(described.to_owned())),
         Some(next) => Err(moved_on(described, &next)),
     }
 }
@@ -190,7 +190,7 @@ fn shared_parts(resolved: &Resolved, store: &Arc<PostgresStore>, keys: &ClusterK
     Ok(SharedParts { store: Arc::new(sealed), pieces: stores::pieces(&resolved.config)? })
 }
 
-impl Moved {
+impl MigrationReport {
     /// Nothing is left to do.
     fn done_before(to: String) -> Self {
         Self { to, done_before: true, ..Self::default() }
@@ -224,13 +224,13 @@ struct Copy<'a> {
     from: &'a dyn Store,
     onto: &'a dyn Store,
     blobs: BTreeSet<String>,
-    moved: Moved,
+    moved: MigrationReport,
 }
 
 impl<'a> Copy<'a> {
-    fn all(from: &'a dyn Store, onto: &'a dyn Store) -> Result<Moved, Failure> {
+    fn all(from: &'a dyn Store, onto: &'a dyn Store) -> Result<MigrationReport, Failure> {
         from.settle()?;
-        let mut copy = Self { from, onto, blobs: all_blobs(onto)?, moved: Moved::default() };
+        let mut copy = Self { from, onto, blobs: all_blobs(onto)?, moved: MigrationReport::default() };
         let mut after = RunId::from_uuid(uuid::Uuid::nil());
         loop {
             let rows = from.runs(&RunFilter { after: Some(after), limit: PAGE, ..RunFilter::default() })?;
@@ -313,7 +313,7 @@ impl<'a> Copy<'a> {
             row: end.flatten(),
             epoch: self.onto.epoch(),
             release,
-            durability: Durability::Ride,
+            durability: Durability::Deferred,
         };
         self.onto.append(batch)?;
         Ok(())
@@ -328,7 +328,7 @@ impl<'a> Copy<'a> {
         for name in missing {
             if let Some(bytes) = self.from.blob(&name)? {
                 let (frames, blobs) = (Vec::new(), vec![Blob::new(bytes)]);
-                let (epoch, durability) = (self.onto.epoch(), Durability::Ride);
+                let (epoch, durability) = (self.onto.epoch(), Durability::Deferred);
                 self.onto.append(Batch { run_id: last, frames, blobs, row: None, epoch, release: true, durability })?;
                 self.moved.blobs += 1;
             }

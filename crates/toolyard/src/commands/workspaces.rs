@@ -5,7 +5,7 @@ use crate::{
     backend::Backend,
     cli::{Global, WorkspacesCommand},
     output,
-    wiring::Needs,
+    wiring::RequiredParts,
 };
 use std::process::ExitCode;
 use toolyard_protocol::{ErrorCode, Failure, WorkspaceId};
@@ -18,7 +18,7 @@ use toolyard_service::{
 };
 
 pub(super) async fn run(global: &Global, command: WorkspacesCommand) -> Outcome {
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let outcome = answer(global, &mut backend, command).await;
     backend.close().await;
     outcome.map(|()| ExitCode::SUCCESS)
@@ -63,7 +63,7 @@ pub(crate) async fn in_use(global: &Global) -> Result<WorkspaceId, Failure> {
     let workspace = named(global)?;
     if !workspace.is_default() {
         let owners = Global { workspace: None, ..global.clone() };
-        let mut backend = Backend::open(&owners, Needs::Store).await?;
+        let mut backend = Backend::open(&owners, RequiredParts::Store).await?;
         let list = backend.call::<WorkspacesList>(&NoParams {}, None).await;
         backend.close().await;
         check_in_use(&workspace, list?)?;

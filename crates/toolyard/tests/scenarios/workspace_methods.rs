@@ -4,7 +4,7 @@
 use crate::harness::Place;
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, sync::Arc};
-use toolyard::wiring::{Needs, Yard};
+use toolyard::wiring::{App, RequiredParts};
 use toolyard_engine::Caller;
 use toolyard_protocol::WorkspaceId;
 use toolyard_service::Methods;
@@ -59,14 +59,14 @@ fn person(workspace: &str) -> Arc<Caller> {
     Arc::new(Caller::cli("ada").in_workspace(WorkspaceId::parse(workspace).unwrap()))
 }
 
-async fn ask(yard: &Yard, workspace: &str, method: &str, params: Value) -> Value {
-    match yard.service.call(person(workspace), method, params, None).await {
+async fn ask(app: &App, workspace: &str, method: &str, params: Value) -> Value {
+    match app.service.call(person(workspace), method, params, None).await {
         Ok(answer) => json!({"ok": serde_json::from_str::<Value>(answer.get()).unwrap()}),
         Err(failure) => json!({"error": failure}),
     }
 }
 
-fn open(place: &Place) -> Yard {
+fn open(place: &Place) -> App {
     let global = toolyard::cli::Global {
         home: Some(place.home.clone()),
         vault: Some(place.vault.clone()),
@@ -75,7 +75,7 @@ fn open(place: &Place) -> Yard {
         in_process: true,
         workspace: None,
     };
-    Yard::open(toolyard::config::resolve(&global).unwrap(), Needs::Store).unwrap()
+    App::open(toolyard::config::resolve(&global).unwrap(), RequiredParts::Store).unwrap()
 }
 
 /// An answer without what differs from answer to answer: numbers, times and ids, and the session that was asked for.
@@ -98,20 +98,20 @@ const THEIRS: &str = "@bob:agent:main:secret";
 const NOBODYS: &str = "@bob:agent:main:nobody";
 
 /// Fills the workspace `bob`.
-async fn fill(yard: &Yard) {
+async fn fill(app: &App) {
     for name in ["bob", "eve"] {
-        let added = ask(yard, "default", "workspaces.add", json!({"name": name})).await;
+        let added = ask(app, "default", "workspaces.add", json!({"name": name})).await;
         assert!(added["error"].is_null(), "{added}");
     }
     let memory = json!({"name": "memory_store", "args": {"text": "The bicycle of bobs-text stands in the shed."}});
-    let stored = ask(yard, "bob", "tools.call", memory).await;
+    let stored = ask(app, "bob", "tools.call", memory).await;
     assert_eq!(stored["ok"]["result"]["status"], "ok", "{stored}");
     let resource =
         json!({"method": "POST", "path": "/api/v1/fs/mkdir", "body": {"uri": "viking://resources/bobs-text"}});
-    let made = ask(yard, "bob", "context.request", resource).await;
+    let made = ask(app, "bob", "context.request", resource).await;
     assert!(made["error"].is_null(), "{made}");
     let turn = json!({"messages": [{"content": "I said bobs-text."}], "session": "agent:main:secret"});
-    let captured = ask(yard, "bob", "context.capture", turn).await;
+    let captured = ask(app, "bob", "context.capture", turn).await;
     assert!(captured["error"].is_null(), "{captured}");
 }
 
@@ -119,9 +119,9 @@ async fn fill(yard: &Yard) {
 async fn no_method_of_the_program_reaches_into_another_workspace() {
     let place = Place::new();
     place.config("[context]\ntraceRecall = true\n");
-    let yard = open(&place);
-    fill(&yard).await;
-    let (built_in, methods) = (Methods::built_in(), yard.service.methods());
+    let app = open(&place);
+    fill(&app).await;
+    let (built_in, methods) = (Methods::built_in(), app.service.methods());
     let built_in: BTreeSet<&str> = built_in.iter().map(|entry| entry.name).collect();
     let mut tried = 0;
     for name in ["eve", "default"] {
@@ -132,12 +132,12 @@ async fn no_method_of_the_program_reaches_into_another_workspace() {
             match how {
                 Try::Refused(_) if name == "default" => {}
                 Try::Refused(params) => {
-                    let answer = ask(&yard, name, entry.name, params).await;
+                    let answer = ask(&app, name, entry.name, params).await;
                     let message = answer["error"]["message"].as_str().unwrap_or_default();
                     assert_eq!(message, "missing scope: operator.admin", "{}: {answer}", entry.name);
                 }
                 Try::List(params) => {
-                    let answer = ask(&yard, name, entry.name, params.clone()).await;
+                    let answer = ask(&app, name, entry.name, params.clone()).await;
                     let text = answer["ok"].to_string() + &answer["error"]["details"].to_string();
                     let hides = entry.name == "recall.why" || !text.contains("bobs");
                     assert!(hides && !text.contains("in the shed"), "{} in {name}: {answer}", entry.name);
@@ -146,8 +146,8 @@ async fn no_method_of_the_program_reaches_into_another_workspace() {
                 Try::Session(params) => {
                     let with =
                         |session: &str| serde_json::from_str(&params.to_string().replace("$session", session)).unwrap();
-                    let foreign = ask(&yard, name, entry.name, with(THEIRS)).await;
-                    let missing = ask(&yard, name, entry.name, with(NOBODYS)).await;
+                    let foreign = ask(&app, name, entry.name, with(THEIRS)).await;
+                    let missing = ask(&app, name, entry.name, with(NOBODYS)).await;
                     assert_eq!(normal(&foreign, THEIRS), normal(&missing, NOBODYS), "{} in {name}", entry.name);
                     assert!(!foreign.to_string().contains("bobs-text"), "{} in {name}: {foreign}", entry.name);
                 }
@@ -156,16 +156,16 @@ async fn no_method_of_the_program_reaches_into_another_workspace() {
     }
     let own = methods.iter().filter(|entry| !built_in.contains(entry.name)).count();
     assert!(own > 30 && tried == 2 * own, "{tried} of {own}");
-    yard.close().await;
+    app.close().await;
 }
 
 #[tokio::test]
 async fn a_session_of_another_workspace_is_neither_read_nor_written_by_naming_it() {
     let place = Place::new();
-    let yard = open(&place);
-    fill(&yard).await;
+    let app = open(&place);
+    fill(&app).await;
     let assembled = async |workspace: &str, session: &str| {
-        ask(&yard, workspace, "context.assemble", json!({"session": session})).await.to_string()
+        ask(&app, workspace, "context.assemble", json!({"session": session})).await.to_string()
     };
     let own = assembled("bob", "agent:main:secret").await;
     assert!(own.contains("I said bobs-text."), "{own}");
@@ -178,14 +178,14 @@ async fn a_session_of_another_workspace_is_neither_read_nor_written_by_naming_it
         let mark = format!("written by {workspace}");
         let turn = json!({"messages": [{"content": mark}], "session": THEIRS});
         // It is the caller's own session that is meant, and a person at the command line has none.
-        let captured = ask(&yard, workspace, "context.capture", turn).await;
+        let captured = ask(&app, workspace, "context.capture", turn).await;
         assert_eq!(captured["error"].is_null(), workspace == "eve", "{captured}");
         for command in ["context.compact", "context.assemble"] {
-            let answer = ask(&yard, workspace, command, json!({"session": THEIRS})).await;
+            let answer = ask(&app, workspace, command, json!({"session": THEIRS})).await;
             assert!(!answer.to_string().contains("bobs-text"), "{answer}");
         }
     }
     let own = assembled("bob", "agent:main:secret").await;
     assert!(own.contains("I said bobs-text.") && !own.contains("written by"), "{own}");
-    yard.close().await;
+    app.close().await;
 }
