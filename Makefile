@@ -252,6 +252,7 @@ postgres: tools-needed ## the store's suite on PostgreSQL, directly and behind P
 	python3 tests/cluster/settings.py "$$CARGO_TARGET_DIR/debug/toolyard"
 	python3 tests/cluster/workspaces.py "$$CARGO_TARGET_DIR/debug/toolyard"
 	python3 tests/cluster/operations.py "$$CARGO_TARGET_DIR/debug/toolyard"
+	python3 tests/cluster/failures.py "$$CARGO_TARGET_DIR/debug/toolyard"
 
 object-store: index-tools ## the notes' index on an S3-compatible server (installs PyPI's moto into a folder of its own, once)
 	$(DEBUG)

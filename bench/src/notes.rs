@@ -35,6 +35,7 @@ use toolyard_noteindex::{
     remote::{IDLE_STOP, Launch, RemoteIndex, RunningProgram as Program},
     wire::{self, OpenIndex},
 };
+use toolyard_protocol::WorkspaceId;
 
 /// Default location of the labelled data set.
 const DATA: &str = "../shared/data/retrieval/scifact";
@@ -452,7 +453,7 @@ impl Server {
 
     fn client(&self) -> Result<Client> {
         let mut stream = UnixStream::connect(&self.socket).context("the server has no socket")?;
-        stream.write_all(LocalSecret::of_socket(&self.socket)?.first_line()?.as_bytes())?;
+        stream.write_all(LocalSecret::of_socket(&self.socket)?.first_line(&WorkspaceId::default())?.as_bytes())?;
         Ok(Client { out: stream.try_clone()?, lines: BufReader::new(stream), id: 0 })
     }
 }

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { createHash, generateKeyPairSync, randomBytes, sign } from 'node:crypto';
 import { createServer, request } from 'node:http';
 import { connect } from 'node:net';
-import { paired, profile } from './browser.mjs';
+import { axe, DESK, paired, PHONE, profile, TABLET } from './browser.mjs';
 import { question } from './seed.mjs';
 import { eventually, freePort, sleep } from './yard.mjs';
 
@@ -225,6 +225,25 @@ async function viewer(yard) {
   assert.deepEqual(problems, []);
 }
 
+/** A browser of a workspace says which one it shows, on every page and width; one of the default workspace says nothing. */
+async function workspace(yard) {
+  await yard.cli('workspaces', 'add', 'bob');
+  const own = await paired(yard);
+  assert.equal(await own.page.getByText('Workspace', { exact: true }).count(), 0, 'the default workspace is not named');
+  for (const options of [{ size: DESK }, { size: TABLET }, { size: PHONE, touch: true }]) {
+    const { page, problems } = await paired(yard, options, '--workspace', 'bob');
+    const named = page.getByRole('note').filter({ hasText: 'Workspace' });
+    for (const path of ['/', '/runs', '/settings/devices', '/approve/none']) {
+      await page.goto(yard.url + path);
+      await named.waitFor();
+      assert.match(await named.innerText(), /Workspace\s+bob/);
+    }
+    assert.deepEqual(await axe(page), []);
+    if (process.env.PICTURES) await page.screenshot({ path: `${process.env.PICTURES}/workspace-${options.size.width}.png` });
+    assert.deepEqual(problems, []);
+  }
+}
+
 export const flows = [
   { number: 1, name: 'pair; the code used twice is refused', drive: once },
   { number: 2, name: 'an expired code is refused', drive: expired, waits: true },
@@ -232,4 +251,5 @@ export const flows = [
   { number: 4, name: 'gatewayUrl and token in the address are ignored', drive: parameters },
   { number: 5, name: 'a stolen cookie without the key is refused', drive: stolenCookie },
   { number: 11, name: 'a viewer is denied', drive: viewer },
+  { number: 29, name: 'a browser of a workspace says which one it shows', drive: workspace },
 ];

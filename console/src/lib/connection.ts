@@ -12,6 +12,8 @@ export interface Device {
   rights: Rights;
   pairedAt: string;
   expiresAt: string;
+  /** Absent for the default workspace. */
+  workspace?: string;
 }
 
 export interface Hello {

@@ -47,6 +47,11 @@ class Hub {
     return this.hello?.device.rights ?? 'viewer';
   }
 
+  /** The workspace that this device was paired in; nothing for the default one. */
+  get workspace(): string | null {
+    return this.hello?.device.workspace ?? null;
+  }
+
   /** Whether this device may answer questions. */
   get mayAnswer(): boolean {
     return this.rights !== 'viewer';

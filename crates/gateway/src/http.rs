@@ -26,7 +26,7 @@ use serde_json::Value;
 use std::{convert::Infallible, sync::Arc, sync::LazyLock, time::Duration};
 use tokio_util::sync::CancellationToken;
 use toolyard_bridge::server::ApprovalRole;
-use toolyard_engine::{BoxFuture, Caller, Door, Subscription};
+use toolyard_engine::{BoxFuture, Caller, Door, Subscription, store::Owner};
 use toolyard_protocol::{EventType, ExecutionEvent, RunId, WorkspaceId};
 use toolyard_service::{
     Lane, Message, Object,
@@ -367,7 +367,7 @@ fn read_invocation(gateway: &Gateway, workspace: &WorkspaceId, body: &Bytes) -> 
     };
     if let Some(action) = body.action.get().filter(|action| !action.is_empty())
         && !args.contains_key("action")
-        && takes_action(gateway, &name)
+        && takes_action(gateway, workspace, &name)
     {
         args.insert("action".to_owned(), action.into());
     }
@@ -401,9 +401,9 @@ fn read_invocation(gateway: &Gateway, workspace: &WorkspaceId, body: &Bytes) -> 
 }
 
 /// Whether a tool has an argument `action`: only then may it be given outside the arguments.
-fn takes_action(gateway: &Gateway, name: &str) -> bool {
+fn takes_action(gateway: &Gateway, workspace: &WorkspaceId, name: &str) -> bool {
     let tools = gateway.service().engine().tools();
-    let schema = tools.snapshot.get(name).map(|entry| entry.definition().input_schema.value());
+    let schema = tools.snapshot.get_in(workspace, name).map(|entry| entry.definition().input_schema.value());
     let properties = schema.and_then(|schema| ObjectSchema::deserialize(schema).ok());
     properties.is_some_and(|schema| schema.properties.contains_key("action"))
 }
@@ -479,6 +479,14 @@ async fn metrics(gateway: Gateway, request: Admitted) -> Response {
     ]);
     if let Some(models) = gateway.service().models() {
         page.push_str(&models.metrics());
+    }
+    if let Some(cluster) = gateway.service().cluster() {
+        // A node's name needs no escapes: it has letters, digits, '-', '_' and '.'.
+        let Owner { node, epoch } = cluster.me();
+        page.push_str(&format!(
+            "# HELP toolyard_node_info The node that these metrics are of.\n# TYPE toolyard_node_info gauge\n\
+             toolyard_node_info{{node=\"{node}\",epoch=\"{epoch}\"}} 1\n"
+        ));
     }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page).into_response()
 }

@@ -12,7 +12,7 @@ use tokio::{
     sync::{Semaphore, mpsc},
 };
 use tokio_util::sync::CancellationToken;
-use toolyard_client::local::{LocalSecret, Reply, Request, next_line};
+use toolyard_client::local::{Admitted, LocalSecret, Reply, Request, next_line};
 use toolyard_engine::{Caller, redact::redactor};
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_service::{
@@ -55,14 +55,14 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Whether the process at the other end is the owner's, judged by the user and by the first line. A refused process
-    /// gets an error.
-    pub async fn admits(&self, stream: &mut UnixStream) -> bool {
+    /// What the process at the other end says of itself, if it is the owner's, judged by the user and by the first line. A
+    /// refused process gets an error.
+    pub async fn admits(&self, stream: &mut UnixStream) -> Option<Admitted> {
         if stream.peer_cred().map(|c| c.uid()).ok() != Some(self.uid) {
-            return false;
+            return None;
         }
-        if self.secret.admits(stream).await {
-            return true;
+        if let Some(admitted) = self.secret.admits(stream).await {
+            return Some(admitted);
         }
         let failure = Failure::new(ErrorCode::PolicyDenied, "the first line does not hold the local socket's secret")
             .suggest("Send {\"secret\":\"...\"} first, with the text of local.secret beside the socket.");
@@ -75,7 +75,7 @@ impl Owner {
         if let Err(error) = sent {
             tracing::debug!(%error, "a refused client of the local socket was not told the reason");
         }
-        false
+        None
     }
 }
 
@@ -100,8 +100,8 @@ pub async fn serve(listener: UnixListener, service: Service, owner: Owner, stop:
         tokio::spawn(async move {
             let _slot = slot;
             let served = async {
-                if owner.admits(&mut stream).await {
-                    connection(stream, service, owner.principal).await;
+                if let Some(Admitted { workspace }) = owner.admits(&mut stream).await {
+                    connection(stream, service, owner.principal, workspace).await;
                 }
             };
             tokio::select! {
@@ -112,7 +112,7 @@ pub async fn serve(listener: UnixListener, service: Service, owner: Owner, stop:
     }
 }
 
-async fn connection(stream: UnixStream, service: Service, principal: String) {
+async fn connection(stream: UnixStream, service: Service, principal: String, workspace: Option<String>) {
     let (reader, mut writer) = stream.into_split();
     // Replies queue without limit of number, but each request's events are bounded by the engine's own buffer.
     let (replies, mut outgoing) = mpsc::unbounded_channel::<Reply>();
@@ -149,6 +149,7 @@ async fn connection(stream: UnixStream, service: Service, principal: String) {
         let Ok(slot) = in_flight.clone().acquire_owned().await else { break };
         let (service, replies, client_gone) = (service.clone(), replies.clone(), client_gone.clone());
         let caller = Caller::cli(principal.clone());
+        let chosen = request.workspace.or_else(|| workspace.clone());
         tokio::spawn(async move {
             let _slot = slot;
             let id = request.id;
@@ -160,7 +161,7 @@ async fn connection(stream: UnixStream, service: Service, principal: String) {
             let method = method_name(&request.method);
             let only_watches = WATCHES.contains(&method);
             let answered = async {
-                let caller = in_workspace(&service, caller, request.workspace).await?;
+                let caller = in_workspace(&service, caller, chosen).await?;
                 service.call(Arc::new(caller), method, request.params, Some(sink)).await
             };
             let answered = tokio::select! {

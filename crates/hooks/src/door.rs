@@ -48,6 +48,8 @@ pub struct HookRequest {
     pub is_attended: bool,
     /// The workspace of its sender.
     pub workspace: WorkspaceId,
+    /// The scopes with which calls of Toolyard's own tools are made in that workspace through the MCP door.
+    pub own_tool_scopes: Vec<String>,
 }
 
 /// How calls of Toolyard's own MCP tools are asked about.
@@ -74,6 +76,7 @@ pub enum OwnToolApproval {
 struct HookCaller {
     is_attended: bool,
     workspace: WorkspaceId,
+    own_tool_scopes: Vec<String>,
 }
 
 /// The door for hooks. Cheap to clone.
@@ -85,8 +88,11 @@ struct Inner {
     provider: Arc<NativeProvider>,
     user: String,
     own: OwnTools,
-    open: Mutex<HashMap<CallKey, VecDeque<OpenCall>>>,
+    open: Mutex<OpenCalls>,
 }
+
+/// The calls between their two hooks, by workspace and what the events of a call have in common.
+type OpenCalls = HashMap<(WorkspaceId, CallKey), VecDeque<OpenCall>>;
 
 /// A call between its two hooks.
 struct OpenCall {
@@ -106,8 +112,8 @@ impl HooksDoor {
 
     /// Answers an event.
     pub async fn event(&self, request: HookRequest) -> HookAnswer {
-        let HookRequest { client, payload, is_attended, workspace } = request;
-        let asker = HookCaller { is_attended, workspace };
+        let HookRequest { client, payload, is_attended, workspace, own_tool_scopes } = request;
+        let asker = HookCaller { is_attended, workspace, own_tool_scopes };
         let name = payload.get("hook_event_name").and_then(Value::as_str).unwrap_or_default();
         let decides = name.is_empty() || DECIDING.contains(&name);
         match Event::read(client, payload) {
@@ -115,13 +121,13 @@ impl HooksDoor {
                 Some(tool) => self.before_own(call, tool, &asker).await.before(client),
                 None => self.before(call, &asker).await.before(client),
             },
-            Ok(Event::Permission(call)) => self.permission(&call).permission(client),
+            Ok(Event::Permission(call)) => self.permission(&call, &asker).permission(client),
             Ok(Event::After(end)) => {
-                self.close(end).await;
+                self.close(end, &asker.workspace).await;
                 noted(client)
             }
             Ok(Event::Quiet { session }) => {
-                self.close_session(client, &session).await;
+                self.close_session(client, &session, &asker.workspace).await;
                 noted(client)
             }
             Ok(Event::SettingsChanged { file }) => settings_changed(client, file.as_deref()),
@@ -192,7 +198,7 @@ impl HooksDoor {
         let command = native.command().map(str::to_owned);
         let is_approved = asked.is_some() && !asks_itself;
         let open = OpenCall { tool: native.tool.clone(), command, is_approved, end, call };
-        self.open().entry(native.key()).or_default().push_back(open);
+        self.open().entry((asker.workspace.clone(), native.key())).or_default().push_back(open);
         match asked {
             Some(reason) if asks_itself => Verdict::Ask(reason),
             Some(_) => Verdict::Allow("Approved in Toolyard".to_owned()),
@@ -217,7 +223,7 @@ impl HooksDoor {
         let caller = Arc::new(Caller {
             door: Door::Mcp,
             agent: own.agent.clone(),
-            scopes: vec!["operator.admin".to_owned()],
+            scopes: asker.own_tool_scopes.clone(),
             ..Caller::clone(&self.caller(&native, &asker.workspace))
         });
         let (run_id, cancel) = (engine.new_run_id(), engine.call_token());
@@ -265,17 +271,20 @@ impl HooksDoor {
     }
 
     /// Whether a person has agreed to a call that the client is about to ask about.
-    fn permission(&self, native: &NativeCall) -> Verdict {
+    fn permission(&self, native: &NativeCall, asker: &HookCaller) -> Verdict {
         let command = native.command();
         let open = self.open();
-        let mut calls =
-            open.iter().filter(|(key, _)| key.is_of(native.client, &native.session)).flat_map(|(_, all)| all);
+        let is_theirs = |(workspace, key): &(WorkspaceId, CallKey)| {
+            *workspace == asker.workspace && key.is_of(native.client, &native.session)
+        };
+        let mut calls = open.iter().filter(|(key, _)| is_theirs(key)).flat_map(|(_, all)| all);
         let is_approved =
             calls.any(|call| call.is_approved && call.tool == native.tool && call.command.as_deref() == command);
         if is_approved { Verdict::Allow("Approved in Toolyard".to_owned()) } else { Verdict::NoOpinion }
     }
 
-    async fn close(&self, CallEnd { key, has_failed, response }: CallEnd) {
+    async fn close(&self, CallEnd { key, has_failed, response }: CallEnd, workspace: &WorkspaceId) {
+        let key = (workspace.clone(), key);
         let call = {
             let mut open = self.open();
             let call = open.get_mut(&key).and_then(VecDeque::pop_front);
@@ -289,10 +298,11 @@ impl HooksDoor {
         finish(call, EndReport { by: ClosedBy::Hook, has_failed, response }).await;
     }
 
-    async fn close_session(&self, client: Client, session: &str) {
+    async fn close_session(&self, client: Client, session: &str, workspace: &WorkspaceId) {
         let calls: Vec<OpenCall> = {
             let mut open = self.open();
-            let keys: Vec<CallKey> = open.keys().filter(|key| key.is_of(client, session)).cloned().collect();
+            let is_theirs = |(of, key): &&(WorkspaceId, CallKey)| of == workspace && key.is_of(client, session);
+            let keys: Vec<(WorkspaceId, CallKey)> = open.keys().filter(is_theirs).cloned().collect();
             keys.iter().filter_map(|key| open.remove(key)).flatten().collect()
         };
         for call in calls {
@@ -300,7 +310,7 @@ impl HooksDoor {
         }
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<CallKey, VecDeque<OpenCall>>> {
+    fn open(&self) -> MutexGuard<'_, OpenCalls> {
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

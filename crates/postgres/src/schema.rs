@@ -42,7 +42,8 @@ pub(crate) async fn migrate(client: &mut Client) -> Result<(), Trouble> {
         let oldest = meta_number(transaction.client(), OLDEST).await?.unwrap_or(known);
         if oldest > mine {
             return Err(refused(format!(
-                "a newer Toolyard has changed the tables (version {known}); this one knows version {mine}"
+                "a newer Toolyard has changed the tables (version {known}), and this one knows version {mine}: install the \
+                 version of the other nodes here"
             )));
         }
         return Ok(());

@@ -16,6 +16,7 @@ use tokio_postgres::{
 };
 use toolyard_engine::store::StoreError;
 
+mod advice;
 mod tls;
 
 use tls::{RustlsConnect, Trust};
@@ -64,7 +65,9 @@ impl From<tokio_postgres::Error> for Trouble {
 impl From<Trouble> for StoreError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
-            Trouble::Refused { message, .. } => Self::failed(format!("the database refuses this: {message}")),
+            Trouble::Refused { state, message, .. } => {
+                Self::failed(format!("the database refuses this: {}", advice::refused(&state, &message)))
+            }
             Trouble::Away(message) => Self::failed(format!("the database cannot be used now: {message}")),
             Trouble::Again(message) => Self::failed(format!("the database is too busy: {message}")),
         }
@@ -73,24 +76,9 @@ impl From<Trouble> for StoreError {
 
 fn with_source(error: &tokio_postgres::Error) -> String {
     match std::error::Error::source(error) {
-        Some(source) => format!("{error}: {}", explained(&source.to_string())),
-        None => error.to_string(),
+        Some(source) => format!("{error}: {}", advice::explained(&source.to_string())),
+        None => advice::explained(&error.to_string()),
     }
-}
-
-/// What a refused certificate means, with what to do about it.
-fn explained(reason: &str) -> String {
-    let advice = if reason.contains("UnknownIssuer") {
-        "no authority that is trusted here issued the server's certificate; name the file of its authority with \
-         sslrootcert in store.url"
-    } else if reason.contains("not valid for name") {
-        "write the host in store.url as the server's certificate names it"
-    } else if reason.contains("Expired") {
-        "renew the server's certificate"
-    } else {
-        return reason.to_owned();
-    };
-    format!("{reason}: {advice}")
 }
 
 /// Where the database is and how it is reached.

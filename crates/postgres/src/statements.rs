@@ -93,6 +93,11 @@ impl PostgresStore {
         })
     }
 
+    /// Where the store was moved to, if it was.
+    pub fn moved(&self) -> Result<Option<String>, StoreError> {
+        Ok(self.meta(MOVED)?.map(|to| String::from_utf8_lossy(&to).into_owned()))
+    }
+
     fn meta(&self, key: &'static str) -> Result<Option<Vec<u8>>, StoreError> {
         let pool = self.pool.clone();
         self.wait(async move {

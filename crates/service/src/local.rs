@@ -227,7 +227,8 @@ impl Service {
     fn visible(&self, caller: &Caller, name: &str) -> Result<Arc<ToolEntry>, Failure> {
         let tools = self.engine().tools();
         let policy = self.engine().policy_for(caller);
-        let found = tools.snapshot.get(name).filter(|e| !policy.decide(e, None).is_denied()).cloned();
+        let found =
+            tools.snapshot.get_in(&caller.workspace, name).filter(|e| !policy.decide(e, None).is_denied()).cloned();
         found.ok_or_else(|| {
             let near = match tools.snapshot.resolve_visible(name, |e| !policy.decide(e, None).is_denied()) {
                 Resolution::Unknown(suggestions) => suggestions.names(),
@@ -289,7 +290,7 @@ impl Handle<ToolsCall> for Service {
         let answer = self.invoke(call.caller.clone(), request).await;
         end(watching).await;
         let is_missing = answer.result.error.as_ref().is_some_and(|e| e.code == ErrorCode::NotFound)
-            && self.engine().tools().snapshot.get(&params.name).is_none();
+            && self.engine().tools().snapshot.get_in(&call.caller.workspace, &params.name).is_none();
         let result = match self.why_left_out(&params.name).filter(|_| is_missing) {
             Some(why) => answer.result.with_suggestion(why),
             None => answer.result,

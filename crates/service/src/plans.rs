@@ -320,14 +320,16 @@ fn keep_only(plan: &mut ActionPlan, only: &[StepId]) -> Result<(), Failure> {
 
 impl Service {
     /// The caller as which an undo runs. The engine made the plan from the record, so its paths are those that the recorded
-    /// calls changed, and nobody named them. The owner's browser, which may not name a path of the host, may therefore take
-    /// back changes of a coding agent; anybody else runs the plan with their own rights.
+    /// calls changed, and nobody named them. The browser of the person at this machine, which may not name a path of the host,
+    /// may therefore take back changes of a coding agent in its workspace; anybody else runs the plan with their own rights.
     fn undoing(&self, caller: &Arc<Caller>, plan: &ActionPlan) -> Arc<Caller> {
-        let is_owners_browser =
-            caller.door == Door::Console && caller.is_person && holds(&caller.scopes, Scope::Admin.as_str());
+        let is_own_browser =
+            caller.door == Door::Console && caller.is_person && holds(&caller.scopes, Scope::Write.as_str());
         let tools = self.engine().tools();
-        let names_paths = |tool: &str| tools.snapshot.get(tool).is_some_and(|entry| !entry.host_arguments().is_empty());
-        match is_owners_browser && plan.steps.iter().any(|step| names_paths(&step.tool)) {
+        let names_paths = |tool: &str| {
+            tools.snapshot.get_in(&caller.workspace, tool).is_some_and(|entry| !entry.host_arguments().is_empty())
+        };
+        match is_own_browser && plan.steps.iter().any(|step| names_paths(&step.tool)) {
             true => Arc::new(Caller { door: Door::Internal, ..Caller::clone(caller) }),
             false => caller.clone(),
         }

@@ -81,8 +81,9 @@ impl Handle<PolicyExplain> for Service {
         };
         let caller = caller.in_workspace(call.caller.workspace.clone());
         let tools = self.engine().tools();
-        let Some(entry) = tools.snapshot.get(&params.tool) else {
-            let near = match tools.snapshot.resolve_visible(&params.tool, |_| true) {
+        let workspace = &caller.workspace;
+        let Some(entry) = tools.snapshot.get_in(workspace, &params.tool) else {
+            let near = match tools.snapshot.resolve_visible(&params.tool, |entry| entry.is_in(workspace)) {
                 Resolution::Unknown(suggestions) => suggestions.names(),
                 _ => Vec::new(),
             };

@@ -313,7 +313,7 @@ impl Hub {
     pub async fn run_call(&self, invocation: Invocation) -> Invoked {
         let engine = self.service().engine();
         let tools = engine.tools();
-        let entry = tools.snapshot.get(&invocation.name).cloned();
+        let entry = tools.snapshot.get_in(&invocation.caller.workspace, &invocation.name).cloned();
         let source = entry.as_ref().map_or("core", |entry| match entry.source().kind {
             SourceKind::Core => "core",
             SourceKind::Plugin | SourceKind::Client => "plugin",

@@ -36,6 +36,9 @@ const TOKEN_BYTES: usize = 32;
 /// How old the list may be that a token is compared with. Another node may have changed it.
 const LIST_LIFE: Duration = Duration::from_secs(1);
 
+/// How often it is looked whether the workspaces of open connections are still there.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// For the person at this machine.
 const MANAGE: Terms = Terms::new(Some(Scope::Admin), Effect::State).local().person();
 
@@ -131,6 +134,15 @@ impl Workspaces {
             }
         }
         Ok(found)
+    }
+
+    /// A workspace in which a program of the person at this machine works: not a removed one. May block.
+    pub fn in_use(&self, name: &str) -> Result<WorkspaceId, Failure> {
+        let workspace = self.named(name)?;
+        match self.admits(&workspace, None)? {
+            true => Ok(workspace),
+            false => Err(removed(&workspace)),
+        }
     }
 
     /// Whether a credential of a workspace is still valid. A device needs no token of the workspace any more. May block.
@@ -235,9 +247,17 @@ fn read_name(name: &str) -> Result<WorkspaceId, Failure> {
     })
 }
 
-fn unknown(workspace: &WorkspaceId) -> Failure {
+/// The answer to a name that no workspace has.
+pub fn unknown(workspace: &WorkspaceId) -> Failure {
     Failure::new(ErrorCode::NotFound, format!("there is no workspace {workspace}"))
         .suggest("List them with `toolyard workspaces list`.")
+        .retryable(false)
+}
+
+/// The refusal of a workspace that was removed.
+pub fn removed(workspace: &WorkspaceId) -> Failure {
+    Failure::new(ErrorCode::NotFound, format!("the workspace {workspace} was removed"))
+        .suggest("Take it out of what names it, such as a client's settings: `toolyard hooks uninstall`, `toolyard connect --undo`.")
         .retryable(false)
 }
 
@@ -314,6 +334,32 @@ pub struct ShownWorkspace {
 }
 
 impl Service {
+    /// A workspace in which a program of the person at this machine works: not a removed one.
+    pub async fn workspace_in_use(&self, name: String) -> Result<WorkspaceId, Failure> {
+        let workspaces = self.workspaces().clone();
+        match tokio::task::spawn_blocking(move || workspaces.in_use(&name)).await {
+            Ok(found) => found,
+            Err(_) => Err(Failure::new(ErrorCode::InternalError, "reading the workspaces failed unexpectedly")),
+        }
+    }
+
+    /// Returns when a workspace has been removed, also at another node.
+    pub async fn workspace_ends(&self, workspace: &WorkspaceId) {
+        if workspace.is_default() {
+            return std::future::pending().await;
+        }
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let (workspaces, looked_at) = (self.workspaces().clone(), workspace.clone());
+            match tokio::task::spawn_blocking(move || workspaces.admits(&looked_at, None)).await {
+                Ok(Ok(false)) => return,
+                Ok(Ok(true)) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "the workspaces cannot be read"),
+                Err(error) => tracing::error!(%error, "reading the workspaces failed unexpectedly"),
+            }
+        }
+    }
+
     /// The workspaces, on a thread that may wait for the store.
     async fn with_workspaces<T: Send + 'static>(
         &self,

@@ -17,9 +17,9 @@ methods! {
     /// Changes the configuration: a JSON merge patch over the file that has the given hash.
     ConfigPatch = "config.patch", Terms::administer().uses(&[Power::Grant]), PatchParams => PatchedConfig;
     /// Lists the versions of the configuration that the nodes of a cluster share.
-    ConfigVersions = "config.versions", Terms::read().local(), NoParams => VersionList;
+    ConfigVersions = "config.versions", Terms::read().local().of_installation(), NoParams => VersionList;
     /// Shows a version of the configuration that the nodes of a cluster share; secrets are hidden.
-    ConfigVersion = "config.version", Terms::read().local(), VersionParams => ShownVersion;
+    ConfigVersion = "config.version", Terms::read().local().of_installation(), VersionParams => ShownVersion;
     /// Makes the shared settings of this node's `config.toml` the cluster's configuration.
     ConfigPush = "config.push", Terms::administer().uses(&[Power::Grant]), PushParams => PatchedConfig;
     /// Makes an earlier version of the cluster's configuration the newest.

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 use toolyard_context::{
-    ContextStore, PLUGIN, SessionIds, session_of,
-    store::resources::NewResource,
+    ContextStore, PLUGIN, SessionIds, account_of, session_of,
+    store::{resources::NewResource, uri::Identity},
     wire::{
         ImportShape, commands,
         http::HttpDoor,
@@ -19,10 +19,13 @@ use toolyard_context::{
 };
 use toolyard_engine::{
     CallRequest, Caller, Engine,
-    authority::{self, Power},
+    authority::{self, Effect, Power, Scope},
 };
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_service::{AnyJson, Call, Handle, MethodError, Methods, NoParams, Object, Terms, methods};
+
+/// The person of a workspace, on the context store of that workspace.
+const OWN_STORE: Terms = Terms::new(Some(Scope::Write), Effect::Unrecorded).local().person();
 
 methods! {
     /// Reports which tools and commands of the context store are enabled.
@@ -36,9 +39,9 @@ methods! {
     /// Archives the captured messages of a session.
     ContextCompact = "context.compact", Terms::write().everywhere(), CompactParams => turns::Compacted;
     /// Imports a path of this machine.
-    ContextAdd = "context.add", Terms::administer().uses(&[Power::HostPaths]), AddParams => ImportShape;
+    ContextAdd = "context.add", OWN_STORE.uses(&[Power::HostPaths]), AddParams => ImportShape;
     /// Sends a request to the context store's HTTP interface.
-    ContextRequest = "context.request", Terms::administer(), RequestParams => AnyJson;
+    ContextRequest = "context.request", OWN_STORE, RequestParams => AnyJson;
 }
 
 /// Declares the methods; without a context store they cannot be called.
@@ -234,10 +237,11 @@ pub struct AddParams {
 }
 
 impl Handle<ContextAdd> for ContextMethods {
-    async fn handle(&self, _: &Call<'_>, params: AddParams) -> Result<ImportShape, MethodError> {
-        let store = self.0.store.clone();
+    async fn handle(&self, call: &Call<'_>, params: AddParams) -> Result<ImportShape, MethodError> {
+        let (store, account) = (self.0.store.clone(), account_of(&call.caller.workspace));
         let add = move || {
-            let who = store.identity(None);
+            let own = store.identity(None);
+            let who = Identity { account: account.unwrap_or(own.account), ..own };
             let new = NewResource {
                 path: Some(params.source),
                 to: params.to,
@@ -280,11 +284,11 @@ struct AnswerError {
 }
 
 impl Handle<ContextRequest> for ContextMethods {
-    async fn handle(&self, _: &Call<'_>, params: RequestParams) -> Result<AnyJson, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: RequestParams) -> Result<AnyJson, MethodError> {
         let body = if params.body.is_null() { Bytes::new() } else { Bytes::from(params.body.to_string()) };
         let request = http::Request::builder().method(params.method.as_str()).uri(params.path.as_str()).body(body);
         let request = request.map_err(|e| Failure::new(ErrorCode::ValidationError, format!("no request: {e}")))?;
-        let response = self.0.door.handle(None, request).await;
+        let response = self.0.door.handle(account_of(&call.caller.workspace), request).await;
         let answer: AnyJson = serde_json::from_slice(response.body())
             .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the answer is no JSON: {e}")))?;
         let Some(error) = ErrorAnswer::deserialize(&answer).ok().and_then(|answered| answered.error) else {

@@ -5,10 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
-use toolyard_engine::Engine;
+use toolyard_engine::{Engine, authority::Scope};
 use toolyard_hooks::{Client, HookAnswer, HookRequest, HooksDoor, NativeProvider, OwnToolApproval, OwnTools};
 use toolyard_mcp::server::ClientApprovals;
-use toolyard_service::{Call, Handle, Lane, MethodError, Methods, Terms, methods};
+use toolyard_service::{Call, Handle, Lane, MethodError, Methods, Terms, methods, workspaces::held_scopes};
 
 methods! {
     /// Handles an event of a coding agent's hook: decides whether a call of its own tools may run, or records the
@@ -54,7 +54,9 @@ impl HookMethods {
 impl Handle<HooksEvent> for HookMethods {
     async fn handle(&self, call: &Call<'_>, params: HooksEventParams) -> Result<HookAnswer, MethodError> {
         let HooksEventParams { client, attended, payload } = params;
-        let workspace = call.caller.workspace.clone();
-        Ok(self.0.event(HookRequest { client, payload, is_attended: attended, workspace }).await)
+        let workspace = call.service.workspace_in_use(call.caller.workspace.to_string()).await?;
+        let own_tool_scopes = held_scopes(&workspace, vec![Scope::Admin.as_str().to_owned()]);
+        let request = HookRequest { client, payload, is_attended: attended, workspace, own_tool_scopes };
+        Ok(self.0.event(request).await)
     }
 }

@@ -36,5 +36,6 @@ pub mod tool_methods;
 mod typescript;
 pub mod upkeep;
 pub mod upstreams;
+mod vault_elsewhere;
 pub mod why;
 pub mod wiring;

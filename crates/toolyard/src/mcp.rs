@@ -4,9 +4,14 @@
 use crate::{config::Exposure, wiring::App};
 use serde_json::Value;
 use std::sync::Arc;
-use tokio::{net::UnixListener, sync::Semaphore};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::UnixListener,
+    sync::Semaphore,
+};
 use tokio_util::sync::CancellationToken;
 use toolyard_bridge::server::Offer;
+use toolyard_client::local::Admitted;
 use toolyard_engine::{BoxFuture, CallRequest, Caller, Door, FullView, ModelView};
 use toolyard_gateway::{
     admission::Rule,
@@ -20,9 +25,9 @@ use toolyard_mcp::{
         http::{BODY_WITHIN, HttpBody, HttpDoor, MAX_BODY_BYTES, RequestKind},
     },
 };
-use toolyard_protocol::WorkspaceId;
+use toolyard_protocol::{Failure, WorkspaceId};
 use toolyard_service::{
-    Lane, SessionTools,
+    Lane, Service, SessionTools,
     cluster::{Answer, Cluster, ForwardedHead, ForwardedRequest},
     workspaces::held_scopes,
 };
@@ -81,13 +86,7 @@ impl SessionTools for BridgedTools {
 const MAX_LOCAL: usize = 256;
 
 /// Serves the `toolyard mcp` processes of this machine, whose messages arrive over a Unix socket of the owner.
-pub async fn serve_local(
-    listener: UnixListener,
-    server: McpServer,
-    owner: Owner,
-    client: Client,
-    stop: CancellationToken,
-) {
+pub async fn serve_local(listener: UnixListener, local: LocalMcp, stop: CancellationToken) {
     let places = Arc::new(Semaphore::new(MAX_LOCAL));
     loop {
         let accepted = tokio::select! {
@@ -99,17 +98,69 @@ pub async fn serve_local(
             continue;
         };
         let Ok(place) = places.clone().try_acquire_owned() else { continue };
-        let (server, owner, client, stop) = (server.clone(), owner.clone(), client.clone(), stop.clone());
+        let (local, stop) = (local.clone(), stop.clone());
         tokio::spawn(async move {
             let _place = place;
-            if !owner.admits(&mut stream).await {
-                return;
-            }
+            let Some(Admitted { workspace }) = local.owner.admits(&mut stream).await else { return };
+            let client = match local.client_in(workspace).await {
+                Ok(client) => client,
+                Err(error) => return tracing::info!(%error, "an MCP client was refused"),
+            };
             let (input, output) = stream.into_split();
-            if let Err(error) = server.serve_stdio(client, input, output, stop).await {
+            if let Err(error) = serve_stdio(&local.service, &local.server, client, input, output, stop).await {
                 tracing::info!(%error, "an MCP client disconnected");
             }
         });
+    }
+}
+
+/// What the `toolyard mcp` processes of this machine are served with.
+#[derive(Clone)]
+pub struct LocalMcp {
+    /// The application.
+    pub service: Service,
+    /// The MCP server.
+    pub server: McpServer,
+    /// Who may connect.
+    pub owner: Owner,
+    /// As whom they call in the default workspace.
+    pub client: Client,
+}
+
+impl LocalMcp {
+    /// The client of a connection whose first line named this workspace.
+    async fn client_in(&self, workspace: Option<String>) -> Result<Client, Failure> {
+        match workspace {
+            Some(name) => Ok(in_workspace(self.client.clone(), self.service.workspace_in_use(name).await?)),
+            None => Ok(self.client.clone()),
+        }
+    }
+}
+
+/// The same client in a workspace, with the scopes that it can have there.
+pub(crate) fn in_workspace(client: Client, workspace: WorkspaceId) -> Client {
+    let scopes = held_scopes(&workspace, client.scopes.clone());
+    client.of_workspace(workspace, scopes)
+}
+
+/// Serves one client on two streams, until it or its workspace ends.
+pub(crate) async fn serve_stdio(
+    service: &Service,
+    server: &McpServer,
+    client: Client,
+    input: impl AsyncRead + Unpin,
+    output: impl AsyncWrite + Unpin + Send + 'static,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
+    let (workspace, stop) = (client.workspace.clone(), stop.child_token());
+    let ended = async {
+        service.workspace_ends(&workspace).await;
+        stop.cancel();
+        std::future::pending().await
+    };
+    tokio::select! {
+        served = server.serve_stdio(client, input, output, stop.clone()) => served,
+        never = ended => never,
     }
 }
 
@@ -225,9 +276,7 @@ impl Endpoint for McpEndpoint {
                 return response;
             }
             let client = Client::owner(PRINCIPAL).with_approvals(self.approvals);
-            let scopes = held_scopes(&workspace, client.scopes.clone());
-            let client = client.of_workspace(workspace, scopes);
-            self.door.handle(client, request).await.map(into_mount_body)
+            self.door.handle(in_workspace(client, workspace), request).await.map(into_mount_body)
         })
     }
 }

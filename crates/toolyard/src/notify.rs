@@ -24,7 +24,7 @@ use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_service::{Call, Handle, MethodError, Methods, NoParams, Service, Terms, methods};
 
 /// Switches notifications of one's own browser. A browser that may answer questions may receive notifications of them.
-const OWN_BROWSER: Terms = Terms::new(Some(Scope::Approvals), Effect::State).local();
+const OWN_BROWSER: Terms = Terms::new(Some(Scope::Approvals), Effect::State).local().of_installation();
 
 methods! {
     /// Shows the channels of notifications, with what each has sent and its last error.

@@ -96,7 +96,10 @@ pub(crate) fn open_shared(resolved: &Resolved, url: &str, is_moved: bool) -> Res
     toolyard_engine::redact::redactor().learn(url);
     let config = &resolved.config.store;
     let secret = match &config.secret_file {
-        Some(file) => Some(Home::secret_file(&crate::config::expand(file)).map_err(broken)?),
+        Some(file) => Some(Home::secret_file(&crate::config::expand(file)).map_err(|error| {
+            broken(error)
+                .suggest("Copy the file that store.secretFile names from another node; all nodes have the same one.")
+        })?),
         None => None,
     };
     let options = PostgresOptions {
@@ -143,10 +146,19 @@ impl LargeBlobs for InBucket {
 /// The bucket, if one is configured. A bucket that cannot be used is reported at the start.
 fn bucket(resolved: &Resolved) -> Result<Option<Arc<dyn LargeBlobs>>, Failure> {
     let Some(place) = &resolved.config.store.bucket else { return Ok(None) };
-    let invalid = |error: BucketError| Failure::new(ErrorCode::ConfigInvalid, error.to_string());
-    let bucket = Bucket::open(place).map_err(invalid)?;
-    bucket.wait(bucket.check()).map_err(invalid)?;
+    let bucket = Bucket::open(place).map_err(no_bucket)?;
+    bucket.wait(bucket.check()).map_err(|error| {
+        Failure::new(ErrorCode::StoreUnavailable, error.to_string()).suggest(
+            "Create the bucket, or correct store.bucket and the variables AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and \
+             AWS_SECRET_ACCESS_KEY.",
+        )
+    })?;
     Ok(Some(Arc::new(InBucket(bucket))))
+}
+
+/// The refusal of an address that is no bucket's.
+fn no_bucket(error: BucketError) -> Failure {
+    Failure::new(ErrorCode::ConfigInvalid, error.to_string()).suggest("Write store.bucket = \"s3://BUCKET/FOLDER\".")
 }
 
 /// Whole pieces of the context store's files in the bucket, apart for each account.
@@ -183,7 +195,7 @@ impl PieceStore for PiecesInBucket {
 /// The bucket that holds pieces of the context store's files instead of the database, if one is configured.
 pub(crate) fn pieces(config: &Config) -> Result<Option<Arc<dyn PieceStore>>, Failure> {
     let Some(place) = &config.store.bucket else { return Ok(None) };
-    let bucket = Bucket::open(place).map_err(|error| Failure::new(ErrorCode::ConfigInvalid, error.to_string()))?;
+    let bucket = Bucket::open(place).map_err(no_bucket)?;
     Ok(Some(Arc::new(PiecesInBucket(bucket))))
 }
 

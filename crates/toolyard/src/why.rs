@@ -289,7 +289,7 @@ impl WhyMethods {
         let mut why = Why::new();
         let engine = self.0.engine();
         let tools = engine.tools();
-        let Some(entry) = tools.snapshot.get(&params.expect) else {
+        let Some(entry) = tools.snapshot.get_in(&caller.workspace, &params.expect) else {
             why.step("exists", false, "no tool has this name");
             return Ok(why.because(format!("There is no tool {}.", params.expect)));
         };

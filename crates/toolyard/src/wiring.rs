@@ -18,6 +18,7 @@ use crate::{
     tool_methods::ToolMethods,
     upkeep::Upkeep,
     upstreams::UpstreamMethods,
+    vault_elsewhere::VaultElsewhere,
     why::WhyMethods,
 };
 use std::sync::Arc;
@@ -226,6 +227,7 @@ impl App {
             engine: service.engine().clone(),
             notifications: notifications.clone(),
             upstreams: upstreams.clone(),
+            vault: vault.is_some().then(|| resolved.vault.display().to_string()),
         };
         let shared = match needs {
             RequiredParts::Store => SharedConfig::of(running, home.clone(), &started_with, version)?,
@@ -467,6 +469,16 @@ fn register_vault(
         return Ok(None);
     }
     if !root.exists() && root == home.default_vault() {
+        if engine.store().is_shared() {
+            // A folder of its own at every node would take some calls each, and none would have all notes.
+            let nothing = home.state().join("no-vault");
+            std::fs::create_dir_all(&nothing).map_err(|e| unusable(e.to_string()))?;
+            let empty = Vault::open(&nothing, VaultOptions::new(home.locks())).map_err(|e| unusable(e.to_string()))?;
+            let others = VaultProvider::new(Arc::new(empty), editors);
+            let elsewhere = VaultElsewhere { store: engine.store().clone(), others };
+            register(engine, toolyard_vault::definitions(), Arc::new(elsewhere))?;
+            return Ok(None);
+        }
         // The default vault is created; a folder that the user named must exist.
         std::fs::create_dir_all(root).map_err(|e| unusable(e.to_string()))?;
     }

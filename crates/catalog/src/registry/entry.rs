@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, OnceLock};
-use toolyard_protocol::{Schema, ToolDefinition, ToolDefinitionError, ToolName, canonical};
+use toolyard_protocol::{Schema, ToolDefinition, ToolDefinitionError, ToolName, WorkspaceId, canonical};
 
 /// A source's name is at most this long.
 const MAX_SOURCE_NAME_BYTES: usize = 128;
@@ -35,7 +35,7 @@ pub enum SourceKind {
 pub struct ToolSource {
     /// The kind of place.
     pub kind: SourceKind,
-    /// `core`, the plugin's id, the MCP server's name, or `client`.
+    /// `core`, the plugin's id, the MCP server's name, or `client` (`client@NAME` in the workspace NAME).
     pub name: Arc<str>,
 }
 
@@ -52,9 +52,17 @@ impl ToolSource {
     pub fn mcp(server: impl Into<Arc<str>>) -> Self {
         Self { kind: SourceKind::Mcp, name: server.into() }
     }
-    /// The connected client.
+    /// A connected client of the default workspace.
     pub fn client() -> Self {
-        Self { kind: SourceKind::Client, name: "client".into() }
+        Self::client_of(&WorkspaceId::default())
+    }
+    /// A connected client of a workspace, whose tools have names and ids of their own in each workspace.
+    pub fn client_of(workspace: &WorkspaceId) -> Self {
+        let name = match workspace.is_default() {
+            true => "client".into(),
+            false => format!("client@{workspace}").into(),
+        };
+        Self { kind: SourceKind::Client, name }
     }
     /// The first part of a catalog id.
     pub fn catalog_source(&self) -> &'static str {
@@ -313,6 +321,14 @@ impl ToolEntry {
     /// The only session that has the tool; `None` if all sessions have it.
     pub fn session(&self) -> Option<&str> {
         self.session.as_deref()
+    }
+    /// The workspace of that session.
+    pub fn workspace(&self) -> Option<WorkspaceId> {
+        self.session().map(|session| WorkspaceId::of(session).0)
+    }
+    /// Whether a session of the workspace has the tool, or all sessions have it.
+    pub fn is_in(&self, workspace: &WorkspaceId) -> bool {
+        self.session().is_none_or(|session| workspace.owns(session))
     }
     /// Where it comes from.
     pub fn source(&self) -> &ToolSource {

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::suggest::Suggestions;
 use std::{collections::HashMap, sync::Arc};
-use toolyard_protocol::canonical;
+use toolyard_protocol::{WorkspaceId, canonical};
 
 /// The semantic version of the catalog's form; the fingerprint of its content follows after `+`.
 pub const CATALOG_VERSION: &str = "1.0.0";
@@ -142,29 +142,33 @@ impl Snapshot {
             .iter()
             .map(|entry| Some(safe_name(entry.name())).filter(|plain| plain != entry.name().as_str()))
             .collect();
-        // How many would be spelled so: of all, and of those that all sessions have.
-        let mut alike: HashMap<&str, (usize, usize)> = HashMap::new();
+        // How many would be spelled so: in each workspace, and of those that all sessions have.
+        let mut alike: HashMap<(&str, Option<WorkspaceId>), usize> = HashMap::new();
         for (entry, plain) in self.entries.iter().zip(&plain) {
             if let Some(plain) = plain {
-                let counts = alike.entry(plain).or_default();
-                counts.0 += 1;
-                counts.1 += usize::from(entry.session().is_none());
+                *alike.entry((plain, entry.workspace())).or_default() += 1;
             }
         }
         let spelled = self.entries.iter().enumerate().zip(&plain).map(|((at, entry), plain)| {
             // A name that is already safe keeps its spelling; another name that would become equal to it gets a hash. A
-            // tool of one session does not change the spelling of a tool that all sessions have.
-            let is_shared = entry.session().is_none();
-            let is_taken = |plain: &str| {
-                let by =
-                    |at: &u32| self.entries.get(*at as usize).is_some_and(|by| !is_shared || by.session().is_none());
-                self.named(plain).iter().any(by)
+            // tool of one session does not change the spelling of a tool that all sessions have, nor that of a tool of
+            // another workspace.
+            let workspace = entry.workspace();
+            let is_beside = |by: &ToolEntry| match &workspace {
+                Some(workspace) => by.is_in(workspace),
+                None => by.session().is_none(),
             };
+            let beside = |name: &str| {
+                let all = self.named(name).iter().map(|at| *at as usize);
+                all.filter(|at| self.entries.get(*at).is_some_and(|by| is_beside(by))).collect::<Vec<_>>()
+            };
+            let is_taken = |plain: &str| !beside(plain).is_empty();
             let is_alone = |plain: &str| {
-                alike.get(plain).is_some_and(|&(all, shared)| if is_shared { shared == 1 } else { all == 1 })
+                let count = |of: Option<WorkspaceId>| alike.get(&(plain, of)).copied().unwrap_or_default();
+                count(None) + workspace.clone().map_or(0, |own| count(Some(own))) == 1
             };
             match plain {
-                None if matches!(self.named(entry.name().as_str()), [only] if *only as usize == at) => None,
+                None if matches!(beside(entry.name().as_str()).as_slice(), [only] if *only == at) => None,
                 Some(plain) if !is_taken(plain) && is_alone(plain) => Some(plain.as_str().into()),
                 _ => Some(with_hash(entry.name().as_str(), entry.id()).into_boxed_str()),
             }
@@ -192,10 +196,13 @@ impl Snapshot {
         position_of(&self.entries, id).ok()
     }
 
-    fn spelled(&self, safe_name: &str) -> Option<usize> {
+    /// The positions of the tools that are spelled so: at most one for each workspace.
+    fn spelled(&self, safe_name: &str) -> impl Iterator<Item = usize> {
         let spelling = |at: &u32| self.safe_names.get(*at as usize).and_then(Option::as_deref).unwrap_or_default();
-        let found = self.by_safe_name.binary_search_by(|at| spelling(at).cmp(safe_name)).ok()?;
-        self.by_safe_name.get(found).map(|at| *at as usize)
+        let from = self.by_safe_name.partition_point(|at| spelling(at) < safe_name);
+        let rest = self.by_safe_name.get(from..).unwrap_or_default();
+        let count = rest.partition_point(|at| spelling(at) == safe_name);
+        rest.iter().take(count).map(|at| *at as usize)
     }
 
     /// `1.0.0+<12 hex digits>`: the same for the same tools, another for any others.
@@ -203,18 +210,25 @@ impl Snapshot {
         &self.version
     }
 
-    /// The tool with this id, this name, or this safe spelling, if there is exactly one.
+    /// The tool with this id, or the tool of the default workspace with this name or this safe spelling, if there is
+    /// exactly one.
     pub fn get(&self, name_or_id: &str) -> Option<&Arc<ToolEntry>> {
-        self.position(name_or_id).and_then(|index| self.entries.get(index))
+        let with_id = self.with_id(name_or_id).and_then(|at| self.entries.get(at));
+        with_id.or_else(|| self.get_in(&WorkspaceId::default(), name_or_id))
     }
 
-    /// The position of the tool in [`Snapshot::iter`].
-    pub fn position(&self, name_or_id: &str) -> Option<usize> {
-        self.with_id(name_or_id).or_else(|| match self.named(name_or_id) {
-            [at] => Some(*at as usize),
-            [] => self.spelled(name_or_id),
+    /// The tool with this id, this name, or this safe spelling, if there is exactly one for the sessions of a workspace.
+    pub fn get_in(&self, workspace: &WorkspaceId, name_or_id: &str) -> Option<&Arc<ToolEntry>> {
+        let there = |at: usize| self.entries.get(at).filter(|entry| entry.is_in(workspace));
+        if let Some(entry) = self.with_id(name_or_id).and_then(there) {
+            return Some(entry);
+        }
+        let mut named = self.named(name_or_id).iter().filter_map(|at| there(*at as usize));
+        match (named.next(), named.next()) {
+            (Some(entry), None) => Some(entry),
+            (None, _) => self.spelled(name_or_id).find_map(there),
             _ => None,
-        })
+        }
     }
 
     /// Looks up a name or id. If there is no match, the result contains suggestions.
@@ -235,11 +249,13 @@ impl Snapshot {
             [] => {}
             several => return Resolution::Ambiguous(several.iter().map(|entry| entry.id().to_owned()).collect()),
         }
-        if let Some(entry) = self.spelled(name_or_id).and_then(shown) {
+        if let Some(entry) = self.spelled(name_or_id).find_map(shown) {
             return Resolution::Found(entry);
         }
-        let visible = self.entries.iter().filter(|entry| visible(entry));
-        let tools = visible.map(|entry| (entry, self.named(entry.name().as_str()).len() == 1));
+        let is_alone = |entry: &ToolEntry| {
+            self.named(entry.name().as_str()).iter().filter(|at| shown(**at as usize).is_some()).count() == 1
+        };
+        let tools = self.entries.iter().filter(|entry| visible(entry)).map(|entry| (entry, is_alone(entry)));
         Resolution::Unknown(Suggestions::among(name_or_id, tools))
     }
 

@@ -27,7 +27,7 @@ use std::{
     collections::{BTreeMap, HashSet},
     sync::Arc,
 };
-use toolyard_protocol::{Schema, ToolName};
+use toolyard_protocol::{Schema, ToolName, WorkspaceId};
 
 /// Runs a script that searches and calls.
 pub const CODE: &str = "tool_search_code";
@@ -343,16 +343,21 @@ pub struct SurfaceBytes {
     pub shown: usize,
 }
 
-/// The offered names that are already in use, or used twice, in the spelling that models see. `is_own` identifies the
-/// client's earlier tools, which the offer replaces.
-pub fn taken_names(snapshot: &Snapshot, offered: &[ToolName], is_own: impl Fn(&ToolEntry) -> bool) -> Vec<String> {
+/// The offered names that are already in use in the workspace, or used twice, in the spelling that models see. `is_own`
+/// identifies the client's earlier tools, which the offer replaces.
+pub fn taken_names(
+    snapshot: &Snapshot,
+    workspace: &WorkspaceId,
+    offered: &[ToolName],
+    is_own: impl Fn(&ToolEntry) -> bool,
+) -> Vec<String> {
     let folded = |name: &ToolName| safe_name(name).to_lowercase();
     let mut alike: BTreeMap<String, usize> = BTreeMap::new();
     for name in offered {
         *alike.entry(folded(name)).or_default() += 1;
     }
     let mut taken: HashSet<String> = HashSet::new();
-    for entry in snapshot.iter().filter(|entry| !is_own(entry)) {
+    for entry in snapshot.iter().filter(|entry| entry.is_in(workspace) && !is_own(entry)) {
         for spelling in [folded(entry.name()), snapshot.safe_name(entry).to_lowercase()] {
             if alike.contains_key(&spelling) {
                 taken.insert(spelling);

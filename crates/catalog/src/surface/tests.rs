@@ -175,7 +175,7 @@ fn a_clients_names_are_told_from_all_others_in_the_spelling_of_models() {
     let catalog = catalog(&EffectiveCatalogCache::new(None), tools, &[]);
     let taken = |offered: &[&str]| {
         let names: Vec<ToolName> = offered.iter().map(|name| ToolName::parse(name).unwrap()).collect();
-        taken_names(catalog.snapshot(), &names, |entry| entry.name().as_str() == "earlier")
+        taken_names(catalog.snapshot(), &WorkspaceId::default(), &names, |entry| entry.name().as_str() == "earlier")
     };
     assert_eq!(taken(&["vault_readfile", "Server__There", "tool_call", "fine"]).len(), 3);
     assert_eq!(taken(&["a.b", "a_b"]), ["a.b", "a_b"], "nor can the model tell these two apart");

@@ -3,6 +3,7 @@
 use crate::{args, core, definition, from};
 use serde_json::{Value, json};
 use toolyard_catalog::{Registry, RegistryError, Resolution, Snapshot, ToolEntry, ToolSource, Violation};
+use toolyard_protocol::WorkspaceId;
 
 fn registry(entries: Vec<ToolEntry>) -> Registry {
     let mut registry = Registry::new();
@@ -324,4 +325,43 @@ fn what_one_session_has_is_in_nobody_elses_way() {
     assert_eq!(both.get("mine").unwrap().session(), Some("agent:main:a"));
     let spelled = both.safe_name(both.get("client:client:docs__find").unwrap());
     assert_eq!(both.get(&spelled).unwrap().id(), "client:client:docs__find", "{spelled} is told apart");
+}
+
+#[test]
+fn each_workspace_has_names_of_its_own() {
+    let (none, bob, eve) = (WorkspaceId::default(), workspace("bob"), workspace("eve"));
+    let offered = |of: &WorkspaceId, name: &str| {
+        from(ToolSource::client_of(of), name, "read-only").with_session(of.key("agent:main:main").into_owned())
+    };
+    let alone = registry(vec![offered(&bob, "pick.file"), offered(&bob, "long-name")]);
+    let (alone, all) = (alone.snapshot(), {
+        let shared = core("vault.read", "read-only", json!({}));
+        let mut tools = vec![shared];
+        for of in [&none, &bob, &eve] {
+            tools.extend([offered(of, "pick.file"), offered(of, "long-name"), offered(of, "vault.read")]);
+        }
+        registry(tools).snapshot()
+    });
+    for of in [&none, &bob, &eve] {
+        for name in ["pick.file", "pick_file", "long-name"] {
+            let found = all.get_in(of, name).unwrap_or_else(|| panic!("{of}: {name}"));
+            assert!(found.is_in(of) && found.source() == &ToolSource::client_of(of), "{of}: {}", found.id());
+        }
+        assert_eq!(all.get_in(of, "vault.read").unwrap().id(), "openclaw:core:vault.read");
+        assert_eq!(all.get_in(of, "openclaw:core:vault.read").unwrap().id(), "openclaw:core:vault.read");
+        // A list of the workspace has no name twice.
+        let shown: Vec<String> = all.iter().filter(|tool| tool.is_in(of)).map(|tool| all.safe_name(tool)).collect();
+        assert_eq!(shown.iter().collect::<std::collections::BTreeSet<_>>().len(), shown.len(), "{of}: {shown:?}");
+    }
+    let theirs = all.get("client:client@eve:pick.file").unwrap();
+    assert!(all.get_in(&bob, theirs.id()).is_none() && all.get_in(&none, theirs.id()).is_none());
+    assert_eq!(all.get("pick.file").unwrap().id(), "client:client:pick.file", "the default workspace's own");
+    for tool in alone.iter() {
+        let among_all = all.get(tool.id()).unwrap();
+        assert_eq!(all.safe_name(among_all), alone.safe_name(tool), "others do not change what models are shown");
+    }
+}
+
+fn workspace(name: &str) -> WorkspaceId {
+    WorkspaceId::parse(name).unwrap()
 }

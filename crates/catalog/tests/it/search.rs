@@ -260,7 +260,7 @@ proptest! {
     #[test]
     fn nothing_filtered_out_is_ever_returned(words in prop::collection::vec(prop::sample::select(vec!["note", "vault.delete", "weather", "convert", "天气", "add"]), 1..5), hidden in any::<u16>()) {
         let index = sample();
-        let visible = |tool: &ToolEntry| index.snapshot().position(tool.id()).is_some_and(|at| hidden >> at & 1 == 0);
+        let visible = |tool: &ToolEntry| index.snapshot().with_id(tool.id()).is_some_and(|at| hidden >> at & 1 == 0);
         for hit in index.search(&words.join(" "), &SearchOptions::limit(50), visible) {
             prop_assert!(visible(&hit.entry));
         }

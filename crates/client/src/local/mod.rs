@@ -1,7 +1,7 @@
 //! The local socket: its line format, its secret, and the command line's end.
 //!
 //! ```text
-//! -> {"secret":"..."}                             once, first
+//! -> {"secret":"..."}                             once, first; with "workspace":"NAME" where it is not the default one
 //! -> {"id":1,"method":"plans.run","params":{...}}
 //! <- {"id":1,"event":{...}}                       any number
 //! <- {"id":1,"ok":true,"result":{...}}            exactly one; or {"id":1,"ok":false,"error":{code,message,...}}
@@ -9,7 +9,7 @@
 
 mod secret;
 
-pub use secret::LocalSecret;
+pub use secret::{Admitted, LocalSecret};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, value::RawValue};
@@ -21,7 +21,7 @@ use tokio::{
         unix::{OwnedReadHalf, OwnedWriteHalf},
     },
 };
-use toolyard_protocol::{ErrorCode, ExecutionEvent, Failure};
+use toolyard_protocol::{ErrorCode, ExecutionEvent, Failure, WorkspaceId};
 use toolyard_service::{EventSink, Method};
 
 /// Maximum length of a line; a longer one ends the connection.
@@ -37,7 +37,7 @@ pub struct Request {
     /// Its parameters.
     #[serde(default)]
     pub params: Value,
-    /// The workspace that the person chooses; the default one where it is absent.
+    /// The workspace that the person chooses; that of the connection's first line where it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
 }
@@ -85,14 +85,15 @@ pub async fn next_line(reader: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<
     }
 }
 
-/// Connects to a local socket and sends the secret. Returns `None` when nothing listens on it.
-pub async fn connect(path: &Path) -> Result<Option<UnixStream>, Failure> {
+/// Connects to a local socket and sends the secret, for a client that works in a workspace. Returns `None` when nothing
+/// listens on it.
+pub async fn connect(path: &Path, workspace: &WorkspaceId) -> Result<Option<UnixStream>, Failure> {
     let Ok(mut stream) = UnixStream::connect(path).await else { return Ok(None) };
     let secret = LocalSecret::of_socket(path).map_err(|e| {
         Failure::new(ErrorCode::PolicyDenied, format!("a Toolyard is running, but {e}"))
             .suggest("Run the command as the user who started it, outside of any sandbox; restart an older Toolyard.")
     })?;
-    secret.send(&mut stream).await.map_err(|e| {
+    secret.send(workspace, &mut stream).await.map_err(|e| {
         Failure::new(ErrorCode::Unavailable, format!("the running Toolyard closed the connection: {e}"))
     })?;
     Ok(Some(stream))
@@ -115,7 +116,7 @@ impl LocalClient {
     /// Connects and sends the secret. Returns `None` when no running Toolyard listens, and an error when one does but
     /// its secret cannot be read.
     pub async fn connect(path: &Path) -> Result<Option<Self>, Failure> {
-        let Some(stream) = connect(path).await? else { return Ok(None) };
+        let Some(stream) = connect(path, &WorkspaceId::default()).await? else { return Ok(None) };
         let (reader, writer) = stream.into_split();
         Ok(Some(Self { reader: BufReader::new(reader), writer, next_id: 1, workspace: None }))
     }

@@ -15,6 +15,7 @@ use std::{
 };
 use subtle::ConstantTimeEq;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use toolyard_protocol::WorkspaceId;
 
 /// Name of the secret's file, in the folder of the sockets.
 const FILE: &str = "local.secret";
@@ -29,6 +30,15 @@ const FIRST_LINE_WITHIN: Duration = Duration::from_secs(10);
 #[serde(deny_unknown_fields)]
 struct FirstLine {
     secret: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    workspace: Option<String>,
+}
+
+/// What the first line of an admitted client says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Admitted {
+    /// The workspace in which the client works, as the person named it; the default one where it is absent.
+    pub workspace: Option<String>,
 }
 
 /// The secret of the running server.
@@ -71,22 +81,23 @@ impl LocalSecret {
         socket.with_file_name(FILE)
     }
 
-    /// Reads a client's first line and compares the secret. Nothing beyond that line is read.
-    pub async fn admits(&self, stream: &mut (impl AsyncRead + Unpin)) -> bool {
-        let line = tokio::time::timeout(FIRST_LINE_WITHIN, first_line(stream)).await;
-        let Ok(Ok(Some(line))) = line else { return false };
-        serde_json::from_slice::<FirstLine>(&line)
-            .is_ok_and(|sent| sent.secret.as_bytes().ct_eq(self.0.as_bytes()).into())
+    /// Reads a client's first line and compares the secret. `None` if it is another one. Nothing beyond that line is read.
+    pub async fn admits(&self, stream: &mut (impl AsyncRead + Unpin)) -> Option<Admitted> {
+        let line = tokio::time::timeout(FIRST_LINE_WITHIN, first_line(stream)).await.ok()?.ok()??;
+        let sent: FirstLine = serde_json::from_slice(&line).ok()?;
+        let is_ours = bool::from(sent.secret.as_bytes().ct_eq(self.0.as_bytes()));
+        is_ours.then_some(Admitted { workspace: sent.workspace })
     }
 
-    /// Sends the first line.
-    pub async fn send(&self, stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
-        stream.write_all(self.first_line()?.as_bytes()).await
+    /// Sends the first line of a client that works in a workspace.
+    pub async fn send(&self, workspace: &WorkspaceId, stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        stream.write_all(self.first_line(workspace)?.as_bytes()).await
     }
 
     /// The first line, including its line break.
-    pub fn first_line(&self) -> io::Result<String> {
-        Ok(serde_json::to_string(&FirstLine { secret: self.0.clone() })? + "\n")
+    pub fn first_line(&self, workspace: &WorkspaceId) -> io::Result<String> {
+        let workspace = (!workspace.is_default()).then(|| workspace.to_string());
+        Ok(serde_json::to_string(&FirstLine { secret: self.0.clone(), workspace })? + "\n")
     }
 }
 
@@ -121,18 +132,24 @@ mod tests {
         let mode = fs::metadata(LocalSecret::file(&socket)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let read = LocalSecret::of_socket(&socket).unwrap();
+        let (none, bob) = (WorkspaceId::default(), WorkspaceId::parse("bob").unwrap());
         let mut good = Vec::new();
-        read.send(&mut good).await.unwrap();
-        good.extend_from_slice(b"rest");
-        let mut stream = good.as_slice();
-        assert!(secret.admits(&mut stream).await);
-        assert_eq!(stream, b"rest", "nothing beyond the line is read");
+        for (workspace, named) in [(&bob, Some("bob")), (&none, None)] {
+            good.clear();
+            read.send(workspace, &mut good).await.unwrap();
+            good.extend_from_slice(b"rest");
+            let mut stream = good.as_slice();
+            let admitted = Admitted { workspace: named.map(str::to_owned) };
+            assert_eq!(secret.admits(&mut stream).await, Some(admitted));
+            assert_eq!(stream, b"rest", "nothing beyond the line is read");
+        }
         let mut bad: Vec<Vec<u8>> =
             vec![b"{}\n".to_vec(), b"\n".to_vec(), b"{\"secret\":\"\"}\n".to_vec(), vec![b'x'; 5000]];
-        bad.push(before.first_line().unwrap().into_bytes());
+        bad.push(before.first_line(&none).unwrap().into_bytes());
+        bad.push(before.first_line(&bob).unwrap().into_bytes());
         bad.push(good[..40].to_vec());
         for line in bad {
-            assert!(!secret.admits(&mut line.as_slice()).await, "{:?}", String::from_utf8_lossy(&line));
+            assert_eq!(secret.admits(&mut line.as_slice()).await, None, "{:?}", String::from_utf8_lossy(&line));
         }
     }
 }

@@ -238,7 +238,7 @@ fn query_config(store: &Arc<ContextStore>, session: &Session, rest: &str) -> Res
         Some(other) => return Err(format!("--scope must be session or claw, not {other}")),
     };
     let config = store.config();
-    let claw = session.agent_id(config);
+    let claw = session.claw_key(config);
     let own = session.query_key();
     let key = match scope {
         Scope::Claw => claw.clone(),

@@ -381,3 +381,61 @@ async fn events_questions_and_presence_stay_in_their_workspace() {
         assert_eq!(heard.iter().filter(is_foreign).count(), 0, "{name} heard {heard:?}");
     }
 }
+
+#[tokio::test]
+async fn clients_of_two_workspaces_offer_tools_of_one_name() {
+    let server = Server::start().await;
+    let (bobs, eves) = (token(&server, "bob").await, token(&server, "eve").await);
+    let tool = |what: &str| {
+        let tools = [json!({"name": "pick.file", "description": format!("Asks {what}."), "readOnly": true})];
+        json!({"sessionKey": "main", "tools": tools})
+    };
+    let mut clients = [
+        ("owner", client(&server, TOKEN, &ALL).await, "client:client:pick.file"),
+        ("bob", client(&server, &bobs, &ALL).await, "client:client@bob:pick.file"),
+        ("eve", client(&server, &eves, &ALL).await, "client:client@eve:pick.file"),
+    ];
+    for (name, ws, id) in &mut clients {
+        let offered = ws.call("tools.offer", tool(name)).await;
+        assert_eq!(offered["payload"]["tools"], json!([id]), "{name}: {offered}");
+    }
+    for (name, ws, id) in &mut clients {
+        let shown = ws.call("tools.effective", json!({"sessionKey": "main"})).await["payload"].to_string();
+        for other in ["owner", "bob", "eve"] {
+            assert_eq!(shown.contains(&format!("Asks {other}.")), *name == other, "{name}: {shown}");
+        }
+        // By name, by the spelling that models see, and by its id: each is answered by the client of the workspace.
+        for called in ["pick.file", "pick_file", *id] {
+            let asked = ws.request("tools.invoke", json!({"name": called, "sessionKey": "main", "args": {}})).await;
+            let question = ws.event("tools.call").await["payload"].clone();
+            let answer = json!({"id": question["id"], "ok": true, "output": {"file": *name}});
+            assert_eq!(ws.call("tools.result", answer).await["ok"], true);
+            let done = ws.response(&asked).await["payload"].clone();
+            assert_eq!(done["output"]["details"]["file"], *name, "{called}: {done}");
+        }
+    }
+    // The id of another workspace's tool is one that nobody has.
+    for foreign in ["client:client@eve:pick.file", "client:client@eve:none.file"] {
+        let (_, bob, _) = &mut clients[1];
+        let refused = bob.call("tools.invoke", json!({"name": foreign, "sessionKey": "main", "args": {}})).await;
+        assert_eq!(refused["payload"]["error"]["code"], "not_found", "{refused}");
+        assert!(!refused.to_string().contains("Asks eve"), "{refused}");
+    }
+    // A workspace whose client goes loses its tool, and no other one does.
+    let [(_, owner, _), (_, mut bob, _), (_, eve, _)] = clients;
+    drop((owner, eve));
+    let explained = async |name: &str| {
+        let asked = local(&server, &person(name), "policy.explain", json!({"tool": "pick.file"})).await;
+        asked["ok"] == true
+    };
+    for gone in ["eve", "default"] {
+        while explained(gone).await {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    }
+    assert!(explained("bob").await);
+    let asked = bob.request("tools.invoke", json!({"name": "pick.file", "sessionKey": "main", "args": {}})).await;
+    let question = bob.event("tools.call").await["payload"].clone();
+    bob.call("tools.result", json!({"id": question["id"], "ok": true, "output": {"file": "still"}})).await;
+    assert_eq!(bob.response(&asked).await["payload"]["output"]["details"]["file"], "still");
+}

@@ -32,6 +32,7 @@ use std::{
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use toolyard_protocol::WorkspaceId;
 
 /// A body is at most this long.
 pub const MAX_BODY_BYTES: usize = 16 << 20;
@@ -198,7 +199,7 @@ impl HttpDoor {
             Err(bad) => return error(StatusCode::BAD_REQUEST, &request.id, &bad),
         };
         if request.method == "tools/call"
-            && let Err(bad) = self.mirrored(headers, &request.params)
+            && let Err(bad) = self.mirrored(&client.workspace, headers, &request.params)
         {
             return error(StatusCode::BAD_REQUEST, &request.id, &bad);
         }
@@ -220,10 +221,10 @@ impl HttpDoor {
     }
 
     /// Checks that arguments which the schema copies to headers have the same value there and in the body.
-    fn mirrored(&self, headers: &HeaderMap, params: &Payload) -> Result<(), RpcError> {
+    fn mirrored(&self, workspace: &WorkspaceId, headers: &HeaderMap, params: &Payload) -> Result<(), RpcError> {
         let Some(name) = params.get("name").and_then(Value::as_str) else { return Ok(()) };
         let tools = self.inner.engine.tools();
-        let Some(entry) = tools.snapshot.get(name) else { return Ok(()) };
+        let Some(entry) = tools.snapshot.get_in(workspace, name) else { return Ok(()) };
         let Ok(mirrored) = headers::mirrored_in(&entry.definition().input_schema) else { return Ok(()) };
         let empty = Payload::new();
         let arguments = params.get("arguments").and_then(Value::as_object).unwrap_or(&empty);

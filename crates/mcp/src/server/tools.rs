@@ -190,7 +190,8 @@ pub(crate) fn call_result(
 
 fn is_visible(engine: &Engine, caller: &Caller, name: &str) -> bool {
     let tools = engine.tools();
-    tools.snapshot.get(name).is_some_and(|entry| !engine.policy_for(caller).decide(entry, None).is_denied())
+    let entry = tools.snapshot.get_in(&caller.workspace, name);
+    entry.is_some_and(|entry| !engine.policy_for(caller).decide(entry, None).is_denied())
 }
 
 fn rendered(mut data: Payload) -> Result<CallToolResult, RpcError> {

@@ -22,7 +22,6 @@ const PRESENCE_PAUSE: Duration = Duration::from_millis(250);
 const PRESENCE_CROWD: usize = 100;
 
 /// How often the credentials of workspaces' connections are checked.
-const WORKSPACES_EVERY: Duration = Duration::from_secs(1);
 
 /// The event `presence`.
 #[derive(Serialize)]
@@ -200,7 +199,7 @@ impl Hub {
     async fn close_removed_workspaces(self) {
         loop {
             tokio::select! {
-                () = tokio::time::sleep(WORKSPACES_EVERY) => {}
+                () = tokio::time::sleep(crate::workspaces::LOOK_EVERY) => {}
                 () = self.inner.stop.cancelled() => return,
             }
             let connections: Vec<Arc<Connection>> =

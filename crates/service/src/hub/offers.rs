@@ -12,9 +12,11 @@ use std::{
 };
 use toolyard_catalog::{RegistryError, SourceKind, ToolEntry, ToolSource, surface::taken_names};
 use toolyard_engine::{BoxFuture, CallContext, Failed, Output, Prepared, Provider, ToolExchange};
-use toolyard_protocol::{CallId, DEFAULT_TIMEOUT_MS, ErrorCode, Failure, RunId, ToolCall, ToolDefinition, ToolName};
+use toolyard_protocol::{
+    CallId, DEFAULT_TIMEOUT_MS, ErrorCode, Failure, RunId, ToolCall, ToolDefinition, ToolName, WorkspaceId,
+};
 
-/// The offered tools, by name.
+/// The offered tools, by the name of the tool in its workspace; see [`WorkspaceId::key`].
 #[derive(Default)]
 pub(crate) struct Offers(Mutex<HashMap<String, Offer>>);
 
@@ -61,19 +63,21 @@ impl Hub {
         // Names are checked in every mode of Tool Search, so that a later list cannot fail because of a name that was
         // accepted here.
         let names: Vec<ToolName> = tools.iter().map(|tool| tool.name.clone()).collect();
-        let conflicts = taken_names(&engine.tools().snapshot, &names, |entry| {
+        let workspace = &connection.workspace;
+        let conflicts = taken_names(&engine.tools().snapshot, workspace, &names, |entry| {
             entry.source().kind == SourceKind::Client
-                && offers.get(entry.name().as_str()).is_some_and(|offer| offer.is_of(connection))
+                && offers.get(&*workspace.key(entry.name().as_str())).is_some_and(|offer| offer.is_of(connection))
         });
         if !conflicts.is_empty() {
             return Err(OfferError::Conflict(conflicts));
         }
         let entries = tools
             .into_iter()
-            .map(|tool| Ok(ToolEntry::new(tool, ToolSource::client())?.with_session(session)))
+            .map(|tool| Ok(ToolEntry::new(tool, ToolSource::client_of(workspace))?.with_session(session)))
             .collect::<Result<Vec<_>, RegistryError>>()?;
+        let kept = |entry: &ToolEntry| workspace.key(entry.name().as_str()).into_owned();
         let came: Vec<(String, Arc<str>)> =
-            entries.iter().map(|entry| (entry.name().to_string(), entry.shared_id().clone())).collect();
+            entries.iter().map(|entry| (kept(entry), entry.shared_id().clone())).collect();
         let out = offers.values().filter(|offer| offer.is_of(connection)).map(|offer| offer.id.clone()).collect();
         let provider = Arc::new(ClientTools(self.downgrade()));
         engine.exchange(vec![ToolExchange { out, entries, provider }])?;
@@ -124,8 +128,8 @@ impl Hub {
         self.ask(client, question, timeout).await
     }
 
-    pub(super) fn offered_by(&self, tool: &str) -> Option<Arc<Connection>> {
-        lock(&self.inner.offers.0).get(tool)?.connection.upgrade()
+    pub(super) fn offered_by(&self, workspace: &WorkspaceId, tool: &str) -> Option<Arc<Connection>> {
+        lock(&self.inner.offers.0).get(&*workspace.key(tool))?.connection.upgrade()
     }
 }
 
@@ -148,7 +152,7 @@ struct ClientTools(WeakHub);
 impl ClientTools {
     async fn ask(&self, context: &CallContext, call: &ToolCall) -> Result<Value, RequestError> {
         let hub = self.0.upgrade().ok_or(RequestError::Nobody)?;
-        let client = hub.offered_by(call.tool.as_str()).ok_or(RequestError::Nobody)?;
+        let client = hub.offered_by(&context.caller.workspace, call.tool.as_str()).ok_or(RequestError::Nobody)?;
         let call = OfferedCall {
             tool: call.tool.clone(),
             args: call.args.as_ref().clone(),

@@ -445,7 +445,7 @@ impl Hub {
         for fact in offers.values() {
             for OfferedToolFact { session, definition } in &fact.tools {
                 let name = definition.name.clone();
-                let entry = ToolEntry::new(definition.clone(), ToolSource::client());
+                let entry = ToolEntry::new(definition.clone(), ToolSource::client_of(&WorkspaceId::of(session).0));
                 let entry = entry.map(|entry| entry.with_session(session.as_str()));
                 let id = entry.as_ref().ok().map(|entry| entry.shared_id().clone());
                 let added = entry.and_then(|entry| engine.register(vec![entry], provider.clone()));
@@ -542,13 +542,13 @@ impl Hub {
         let engine = self.service().engine();
         let tools = engine.tools();
         let unknown = || Failure::new(ErrorCode::NotFound, format!("no client here offers {}", call.tool));
-        let entry = tools.snapshot.get(call.tool.as_str()).filter(|entry| entry.source().kind == SourceKind::Client);
-        let entry = entry.ok_or_else(unknown)?;
+        let entry = tools.snapshot.get_in(&caller.workspace, call.tool.as_str());
+        let entry = entry.filter(|entry| entry.source().kind == SourceKind::Client).ok_or_else(unknown)?;
         // The pipeline of the other node has decided about the call; a caller that may not see the tool here is refused.
         if let toolyard_catalog::Decision::Deny { .. } = engine.policy_for(caller).decide(entry, None) {
             return Err(unknown());
         }
-        let client = self.offered_by(call.tool.as_str()).ok_or_else(unknown)?;
+        let client = self.offered_by(&caller.workspace, call.tool.as_str()).ok_or_else(unknown)?;
         let tool = call.tool.clone();
         let outcome = self.ask_client(&client, caller.session.as_deref(), call).await;
         outcome.map_err(|why| why.failure("the client", tool.as_str()))
@@ -565,7 +565,7 @@ impl RemoteTools {
         let cluster = hub.cluster().ok_or_else(gone)?;
         let owner = {
             let tools = hub.service().engine().tools();
-            let entry = tools.snapshot.get(call.tool.as_str()).ok_or_else(gone)?;
+            let entry = tools.snapshot.get_in(&context.caller.workspace, call.tool.as_str()).ok_or_else(gone)?;
             lock(&hub.inner.remote.known).tools.get(entry.id()).cloned()
         };
         let owner = owner.ok_or_else(gone)?;

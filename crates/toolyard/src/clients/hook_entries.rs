@@ -1,9 +1,10 @@
 //! Toolyard's entries in the hook settings of each client.
 
-use super::{Program, json::JsonFile};
+use super::{Program, WORKSPACE_OPTION, json::JsonFile};
 use jsonc_parser::cst::{CstArray, CstObject};
 use serde_json::{Value, json};
 use toolyard_hooks::Client;
+use toolyard_protocol::WorkspaceId;
 
 /// What the shell does when this program does not answer: exit codes other than 2 run the tool.
 const REFUSE: &str = " || { echo 'Toolyard did not answer: refused' >&2; exit 2; }";
@@ -105,7 +106,25 @@ fn is_ours(entry: &Value, client: Client, this: &Program) -> bool {
     }
 }
 
-/// The same for an entry that is one line for a shell.
+/// The workspace that our entries in a file name; the default one if they name none or there are none.
+pub(crate) fn workspace(client: Client, program: &Program, settings: &Value) -> WorkspaceId {
+    let groups = settings.get("hooks").and_then(Value::as_object).into_iter().flatten();
+    let groups = groups.filter_map(|(_, groups)| groups.as_array()).flatten();
+    let entries = groups.filter_map(|group| group.get("hooks").and_then(Value::as_array)).flatten();
+    let mut ours = entries.filter(|entry| is_ours(entry, client, program));
+    ours.find_map(named_workspace).unwrap_or_default()
+}
+
+/// The workspace that an entry of ours names. The name of a workspace needs no quotes in a shell.
+fn named_workspace(entry: &Value) -> Option<WorkspaceId> {
+    let line = entry.get("command").and_then(Value::as_str).unwrap_or_default().split(' ');
+    let args = entry.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let mut words = line.chain(args);
+    words.find(|word| *word == WORKSPACE_OPTION)?;
+    WorkspaceId::parse(words.next()?).ok()
+}
+
+/// Whether an entry that is one line for a shell runs `hooks run` of this program, or of a Toolyard in another place.
 pub(crate) fn is_our_line(line: &str, client: Client, this: &Program) -> bool {
     let run = format!(" {} {client}", RUN.join(" "));
     line.find(&run).is_some_and(|at| names_toolyard(&line[..at], this))

@@ -12,8 +12,12 @@ pub mod servers;
 pub(crate) mod toml;
 pub(crate) mod trust;
 
+use crate::{cli::Global, commands::workspaces};
 use std::path::{Path, PathBuf};
-use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_protocol::{ErrorCode, Failure, WorkspaceId};
+
+/// The option that names the workspace in a client's entry.
+pub(crate) const WORKSPACE_OPTION: &str = "--workspace";
 
 /// How a client starts this program.
 #[derive(Debug, Clone)]
@@ -22,6 +26,8 @@ pub(crate) struct Program {
     pub(crate) path: PathBuf,
     /// The home that its commands use, where it is not the default one.
     pub(crate) home: Option<PathBuf>,
+    /// The workspace that its commands act in.
+    pub(crate) workspace: WorkspaceId,
 }
 
 /// What starts this program in a shell of its owner: its name if `PATH` finds this very file, otherwise its path.
@@ -35,8 +41,8 @@ pub(crate) fn shell_command() -> String {
 }
 
 impl Program {
-    /// This program, with the home that was named on the command line or in the environment.
-    pub(crate) fn this(home: Option<&Path>) -> Result<Self, Failure> {
+    /// This program, with the home and the workspace that were named on the command line or in the environment.
+    pub(crate) fn this(global: &Global) -> Result<Self, Failure> {
         let unknown = |what: &dyn std::fmt::Display| {
             Failure::new(ErrorCode::InternalError, format!("the path of this program is not known: {what}"))
         };
@@ -44,8 +50,8 @@ impl Program {
         if path.to_str().is_none() {
             return Err(unknown(&"it is not UTF-8"));
         }
-        let home = home.map(std::path::absolute).transpose().map_err(|error| unknown(&error))?;
-        Ok(Self { path, home })
+        let home = global.home.as_deref().map(std::path::absolute).transpose().map_err(|error| unknown(&error))?;
+        Ok(Self { path, home, workspace: workspaces::named(global)? })
     }
 
     /// The program's path.
@@ -58,6 +64,9 @@ impl Program {
         let mut all: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
         if let Some(home) = &self.home {
             all.extend(["--home".to_owned(), home.display().to_string()]);
+        }
+        if !self.workspace.is_default() {
+            all.extend([WORKSPACE_OPTION.to_owned(), self.workspace.to_string()]);
         }
         all
     }

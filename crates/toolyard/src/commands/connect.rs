@@ -2,7 +2,7 @@
 
 mod plugin;
 
-use super::{Outcome, hooks};
+use super::{Outcome, hooks, workspaces};
 use crate::{
     backend::Backend,
     cli::{ConnectArgs, Global},
@@ -26,7 +26,7 @@ use std::{
     process::ExitCode,
     time::Duration,
 };
-use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_protocol::{ErrorCode, Failure, WorkspaceId};
 use toolyard_service::{
     Object,
     runs::{RunParams, RunsGet, RunsList, RunsListParams},
@@ -46,6 +46,9 @@ struct Connected {
     client: McpClient,
     /// Whether the client has Toolyard's server now.
     connected: bool,
+    /// The workspace that the client's calls are made in, where it is not the default one.
+    #[serde(skip_serializing_if = "WorkspaceId::is_default")]
+    workspace: WorkspaceId,
     /// Whether a file was changed.
     changed: bool,
     /// The file with the client's servers.
@@ -76,6 +79,12 @@ struct PrintedConfig {
 
 pub(super) async fn run(global: &Global, args: ConnectArgs) -> Outcome {
     let client = args.client;
+    let workspace = match args.undo {
+        true => WorkspaceId::default(),
+        false => workspaces::in_use(global).await?,
+    };
+    // The configuration belongs to the default workspace.
+    let owners = Global { workspace: None, ..global.clone() };
     let home = Home::resolve(global.home.as_deref())
         .map_err(|error| Failure::new(ErrorCode::ConfigInvalid, format!("{error:#}")))?;
     if args.plugin {
@@ -85,7 +94,7 @@ pub(super) async fn run(global: &Global, args: ConnectArgs) -> Outcome {
     if args.undo {
         return show(global, disconnect(global, client, &keeper)?);
     }
-    let program = Program::this(global.home.as_deref())?;
+    let program = Program::this(global)?;
     let (path, entry) = (client.file()?, client.entry(&program));
     let before = kept::read(&path)?;
     let text = before.clone().unwrap_or_default();
@@ -111,7 +120,7 @@ pub(super) async fn run(global: &Global, args: ConnectArgs) -> Outcome {
     }
     if let Some(by) = approvals {
         changed |= match stores::url(&config::resolve(global)?) {
-            Some(_) => !super::config::change_shared(global, approvals_patch(by)).await?.changed.is_empty(),
+            Some(_) => !super::config::change_shared(&owners, approvals_patch(by)).await?.changed.is_empty(),
             None => set_approvals(&home, &keeper, by)?,
         };
     }
@@ -127,6 +136,7 @@ pub(super) async fn run(global: &Global, args: ConnectArgs) -> Outcome {
     let mut connected = Connected {
         client,
         connected: true,
+        workspace,
         changed,
         file: path,
         backup: keeper.load()?.map(|_| keeper.path().to_owned()),
@@ -185,6 +195,7 @@ fn disconnect(global: &Global, client: McpClient, keeper: &InstallStore) -> Resu
     Ok(Connected {
         client,
         connected: false,
+        workspace: WorkspaceId::default(),
         changed,
         file: path,
         backup: None,

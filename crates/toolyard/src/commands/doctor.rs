@@ -110,6 +110,9 @@ async fn look(global: &Global, resolved: &config::Resolved) -> Vec<Finding> {
         match std::fs::metadata(&vault) {
             Ok(m) if m.is_dir() => Ok(vault.display().to_string()),
             Ok(_) => Err(format!("{} is not a folder", vault.display())),
+            Err(_) if vault == resolved.home.default_vault() && stores::url(resolved).is_some() => {
+                Ok("none at this node: calls of vault tools are refused with the node that has one".to_owned())
+            }
             Err(_) if vault == resolved.home.default_vault() => Ok(format!("{} (made at first use)", vault.display())),
             Err(e) => Err(format!("{}: {e}; pass --vault DIR or set vault.path", vault.display())),
         },

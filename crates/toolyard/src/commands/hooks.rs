@@ -3,9 +3,9 @@
 mod managed;
 pub mod run;
 
-use super::Outcome;
+use super::{Outcome, workspaces};
 use crate::{
-    cli::{Global, HooksCommand},
+    cli::{Global, HooksClientArgs, HooksCommand, HooksInstallArgs},
     clients::{
         Program,
         hook_entries::{self, Installed},
@@ -19,7 +19,7 @@ use crate::{
 use serde::Serialize;
 use std::{path::PathBuf, process::ExitCode};
 use toolyard_hooks::Client;
-use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_protocol::{ErrorCode, Failure, WorkspaceId};
 
 /// The state of a client's hooks.
 #[derive(Debug, Serialize)]
@@ -29,6 +29,9 @@ pub(crate) struct HooksReport {
     pub(crate) client: Client,
     /// Whether all hooks are there.
     pub(crate) installed: bool,
+    /// The workspace in which calls are decided about and recorded, where it is not the default one.
+    #[serde(skip_serializing_if = "WorkspaceId::is_default")]
+    pub(crate) workspace: WorkspaceId,
     /// Whether this command changed a file.
     pub(crate) changed: bool,
     /// The file with the hooks.
@@ -47,7 +50,18 @@ pub(crate) struct HooksReport {
 
 pub(super) async fn run(global: &Global, command: HooksCommand) -> Outcome {
     let report = match command {
-        HooksCommand::Run(args) => return Ok(run::run(global.home.as_deref(), args.client.into())),
+        HooksCommand::Run(args) => {
+            return Ok(run::run(global.home.as_deref(), args.client.into(), global.workspace.as_deref()));
+        }
+        HooksCommand::Install(HooksInstallArgs { managed, .. })
+        | HooksCommand::Uninstall(HooksClientArgs { managed, .. })
+        | HooksCommand::Status(HooksClientArgs { managed, .. })
+            if managed.managed && global.workspace.is_some() =>
+        {
+            let message = "the settings of the whole machine are for everybody on it, and name no workspace";
+            return Err(Failure::new(ErrorCode::UsageError, message)
+                .suggest("Leave --managed out: each person installs the hooks of their own workspace."));
+        }
         HooksCommand::Install(args) if args.managed.managed => {
             managed::install(global, args.client.into(), &args.managed)?
         }
@@ -57,7 +71,10 @@ pub(super) async fn run(global: &Global, command: HooksCommand) -> Outcome {
         HooksCommand::Status(args) if args.managed.managed => {
             managed::status(global, args.client.into(), &args.managed)?
         }
-        HooksCommand::Install(args) => install(global, args.client.into(), args.trust)?,
+        HooksCommand::Install(args) => {
+            workspaces::in_use(global).await?;
+            install(global, args.client.into(), args.trust)?
+        }
         HooksCommand::Uninstall(args) => uninstall(global, args.client.into())?,
         HooksCommand::Status(args) => status(global, args.client.into(), false)?,
     };
@@ -71,7 +88,11 @@ pub(super) async fn run(global: &Global, command: HooksCommand) -> Outcome {
 
 fn show(report: &HooksReport) {
     let state = if report.installed { "installed" } else { "not installed" };
-    output::data(&format!("{}: hooks are {state} ({})", report.client, report.file.display()));
+    let workspace = match report.workspace.is_default() {
+        true => String::new(),
+        false => format!(", in the workspace {}", report.workspace),
+    };
+    output::data(&format!("{}: hooks are {state}{workspace} ({})", report.client, report.file.display()));
     for problem in &report.problems {
         output::note(problem);
     }
@@ -91,7 +112,7 @@ pub(crate) fn install(global: &Global, client: Client, trusts: bool) -> Result<H
         let message = format!("{client} has no trust in hooks to write");
         return Err(Failure::new(ErrorCode::UsageError, message).suggest("Leave out --trust; it is for Codex."));
     }
-    let (home, program) = (home(global)?, Program::this(global.home.as_deref())?);
+    let (home, program) = (home(global)?, Program::this(global)?);
     let (path, keeper) = (places::hooks_file(client)?, keeper(&home, client));
     let text = kept::read(&path)?;
     let file = JsonFile::read(text.as_deref().unwrap_or_default()).map_err(|why| unusable(&path, why))?;
@@ -132,7 +153,7 @@ fn trust_codex(keeper: &InstallStore, program: &Program) -> Result<bool, Failure
 /// Removes the hooks. A file that nobody has changed since is restored byte for byte.
 pub(crate) fn uninstall(global: &Global, client: Client) -> Result<HooksReport, Failure> {
     let (home, path) = (home(global)?, places::hooks_file(client)?);
-    let (keeper, program) = (keeper(&home, client), Program::this(global.home.as_deref())?);
+    let (keeper, program) = (keeper(&home, client), Program::this(global)?);
     let mut changed = !keeper.put_back(|file, now| without_ours(client, &program, file, now))?.is_empty();
     // Hooks that another home, or a Toolyard whose record is gone, put in.
     if let Some(text) = kept::read(&path)? {
@@ -168,11 +189,15 @@ fn without_ours(client: Client, program: &Program, kept: &ChangedFile, now: &str
 
 /// Looks at the hooks. `is_quiet` leaves out what a person has just been told.
 pub(crate) fn status(global: &Global, client: Client, is_quiet: bool) -> Result<HooksReport, Failure> {
-    let (home, program) = (home(global)?, Program::this(global.home.as_deref())?);
+    let (home, program) = (home(global)?, Program::this(global)?);
     let path = places::hooks_file(client)?;
     let text = kept::read(&path)?.unwrap_or_default();
     let file = JsonFile::read(&text).map_err(|why| unusable(&path, why))?;
     let settings = file.value();
+    let program = match global.workspace {
+        Some(_) => program,
+        None => Program { workspace: hook_entries::workspace(client, &program, &settings), ..program },
+    };
     let state = hook_entries::installed(client, &program, &settings);
     let mut problems = Vec::new();
     if state == Installed::Partly {
@@ -204,6 +229,7 @@ pub(crate) fn status(global: &Global, client: Client, is_quiet: bool) -> Result<
     Ok(HooksReport {
         client,
         installed: state == Installed::Yes,
+        workspace: if state == Installed::Yes { program.workspace } else { WorkspaceId::default() },
         changed: false,
         file: path,
         backup,

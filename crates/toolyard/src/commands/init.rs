@@ -134,7 +134,7 @@ fn write_config(path: &std::path::Path, vault: &std::path::Path, approvals: Appr
 
 /// A unit for the user's own systemd. It is written, not enabled.
 fn write_unit(global: &Global) -> Result<PathBuf, Failure> {
-    let program = Program::this(global.home.as_deref())?;
+    let program = Program::this(global)?;
     let path = places::config_home()?.join("systemd/user/toolyard.service");
     let text = format!(
         "[Unit]\nDescription=Toolyard\n\n[Service]\nExecStart={}\nRestart=on-failure\n\n[Install]\nWantedBy=default.target\n",

@@ -1,6 +1,6 @@
 //! `toolyard mcp`: an MCP server on standard input and output; `toolyard mcp servers` and the rest: upstream servers.
 
-use super::{Outcome, approve_tools};
+use super::{Outcome, approve_tools, workspaces};
 use crate::{
     backend::Backend,
     cli::{Global, McpArgs, McpCommand},
@@ -22,7 +22,7 @@ use toolyard_mcp::{
     server::Client,
 };
 use toolyard_protocol::{ErrorCode, Failure};
-use toolyard_service::NoParams;
+use toolyard_service::{NoParams, workspaces::WorkspacesList};
 
 pub(super) async fn run(global: &Global, args: McpArgs) -> Outcome {
     match args.command {
@@ -33,11 +33,15 @@ pub(super) async fn run(global: &Global, args: McpArgs) -> Outcome {
 
 async fn serve(global: &Global) -> Outcome {
     let resolved = config::resolve(global)?;
+    let workspace = workspaces::named(global)?;
+    let owners = Global { workspace: None, ..global.clone() };
     if !global.in_process
-        && crate::backend::running(&resolved, global).await?.is_some()
-        && let Some(stream) = local::connect(&resolved.home.mcp_socket()).await?
+        && let Some(mut client) = crate::backend::running(&resolved, &owners).await?
     {
-        return relay(stream).await;
+        workspaces::check_in_use(&workspace, client.call::<WorkspacesList>(&NoParams {}, None).await?)?;
+        if let Some(stream) = local::connect(&resolved.home.mcp_socket(), &workspace).await? {
+            return relay(stream).await;
+        }
     }
     let app = App::open(resolved, RequiredParts::Store)?;
     let server = mcp::server(&app);
@@ -45,9 +49,11 @@ async fn serve(global: &Global) -> Outcome {
     app.watch_notes();
     let stop = CancellationToken::new();
     let client = Client::owner(home::user_name()).with_approvals(app.mcp.client_approvals());
+    let workspace = app.service.workspace_in_use(workspace.to_string()).await?;
+    let client = mcp::in_workspace(client, workspace);
     let (input, output) = crate::stdio::streams();
     let served = tokio::select! {
-        served = server.serve_stdio(client, input, output, stop.clone()) => served,
+        served = mcp::serve_stdio(&app.service, &server, client, input, output, stop.clone()) => served,
         ended = super::up::wait_for_signal() => ended.map(|()| Ok(()))?,
     };
     app.close().await;

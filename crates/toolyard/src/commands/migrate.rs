@@ -7,7 +7,9 @@ use super::Outcome;
 use crate::{
     cli::{Global, MigrateArgs},
     config::{self, Resolved},
-    context, output, shared_config, stores,
+    context,
+    home::Home,
+    output, shared_config, stores,
 };
 use serde::Serialize;
 use std::{collections::BTreeSet, ops::ControlFlow, process::ExitCode, sync::Arc};
@@ -35,6 +37,8 @@ const BATCH_BYTES: usize = 4 << 20;
 struct MigrationReport {
     /// Where everything is now.
     to: String,
+    /// Whether an earlier migration had moved everything there: this one had nothing to do.
+    done_before: bool,
     runs: u64,
     /// Runs that an earlier, interrupted migration had copied.
     runs_there_already: u64,
@@ -66,6 +70,8 @@ pub(super) async fn run(global: &Global, args: MigrateArgs) -> Outcome {
         .map_err(|_| Failure::new(ErrorCode::InternalError, "the migration failed unexpectedly"))??;
     if global.json {
         output::json(&moved);
+    } else if moved.done_before {
+        output::data(&format!("nothing is left to move: everything is in {}", moved.to));
     } else {
         let MigrationReport { to, runs, frames, blobs, facts, ledger_entries, context_files, .. } = &moved;
         output::data(&format!(
@@ -83,10 +89,14 @@ fn migrate(resolved: &Resolved, to: &str) -> Result<MigrationReport, Failure> {
     let home = &resolved.home;
     home.create().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
     if to == "sqlite" {
-        let url = stores::url(resolved).ok_or_else(|| {
-            Failure::new(ErrorCode::PreconditionFailed, "store.url is not set: the state is on this disk already")
-        })?;
-        let from = Arc::new(stores::open_shared(resolved, &url, false)?);
+        let here = home.state().display().to_string();
+        let Some(url) = stores::url(resolved) else { return already_on_disk(home, here) };
+        let from = Arc::new(stores::open_shared(resolved, &url, true)?);
+        match from.moved()? {
+            Some(to) if to == here => return Ok(MigrationReport::done_before(here)),
+            Some(to) => return Err(moved_on(&describe_url(&url), &to)),
+            None => {}
+        }
         alone(&from)?;
         let keys = stores::cluster_keys(&from, home)?;
         let onto = SqliteStore::open(&home.state(), StoreOptions::default())?;
@@ -96,7 +106,7 @@ fn migrate(resolved: &Resolved, to: &str) -> Result<MigrationReport, Failure> {
         moved.config_taken_back = shared_config::take_back(home, parts.store)?;
         home.set_keys(&keys).map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
         stores::set_moved(home, None)?;
-        moved.to = home.state().display().to_string();
+        moved.to = here;
         from.set_moved(Some(&moved.to))?;
         return Ok(moved);
     }
@@ -106,7 +116,7 @@ fn migrate(resolved: &Resolved, to: &str) -> Result<MigrationReport, Failure> {
     }
     let described = describe_url(to);
     if let Some(moved_to) = stores::moved(home)? {
-        return Err(Failure::new(ErrorCode::PreconditionFailed, format!("the state was moved to {moved_to} already")));
+        return already_shared(resolved, to, &described, &moved_to);
     }
     let from = SqliteStore::open(&home.state(), StoreOptions::default())?;
     let onto = Arc::new(stores::open_shared(resolved, to, true)?);
@@ -128,6 +138,50 @@ fn migrate(resolved: &Resolved, to: &str) -> Result<MigrationReport, Failure> {
     Ok(moved)
 }
 
+/// The answer to `migrate --to sqlite` of a home without `store.url`.
+fn already_on_disk(home: &Home, here: String) -> Result<MigrationReport, Failure> {
+    match stores::moved(home)? {
+        None => Ok(MigrationReport::done_before(here)),
+        Some(to) => Err(Failure::new(
+            ErrorCode::PreconditionFailed,
+            format!("the state was moved to {to}, and store.url is not set"),
+        )
+        .suggest("Set store.url or TOOLYARD_STORE_URL to that database, then run the command again.")),
+    }
+}
+
+/// The answer to `migrate --to postgres://…` of a home whose state was moved before. The address alone does not tell two
+/// databases apart: the target has to have the keys of this home.
+fn already_shared(resolved: &Resolved, to: &str, described: &str, moved_to: &str) -> Result<MigrationReport, Failure> {
+    let home = &resolved.home;
+    let elsewhere = || {
+        Failure::new(ErrorCode::PreconditionFailed, format!("the state was moved to {moved_to} already")).suggest(
+            "Move it back first with `toolyard migrate --to sqlite`, or name the database that it was moved to.",
+        )
+    };
+    if moved_to != described {
+        return Err(elsewhere());
+    }
+    let onto = stores::open_shared(resolved, to, true)?;
+    let mine = home.own_keys().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
+    let none = || Err(StoreError::failed("the database has no keys"));
+    if !onto.keys(none).is_ok_and(|keys| keys == mine) {
+        return Err(elsewhere());
+    }
+    match onto.moved()? {
+        None => Ok(MigrationReport::done_before(described.to_owned())),
+        Some(next) => Err(moved_on(described, &next)),
+    }
+}
+
+fn moved_on(from: &str, to: &str) -> Failure {
+    Failure::new(
+        ErrorCode::PreconditionFailed,
+        format!("the state in {from} was moved to {to}: it is not used any more"),
+    )
+    .suggest("Use the store that it was moved to.")
+}
+
 /// The context store's part of a shared store. Its facts are sealed with the cluster's keys, as the nodes read them.
 fn shared_parts(resolved: &Resolved, store: &Arc<PostgresStore>, keys: &ClusterKeys) -> Result<SharedParts, Failure> {
     let signer = resolved.home.cluster_signer(keys);
@@ -137,6 +191,11 @@ fn shared_parts(resolved: &Resolved, store: &Arc<PostgresStore>, keys: &ClusterK
 }
 
 impl MigrationReport {
+    /// Nothing is left to do.
+    fn done_before(to: String) -> Self {
+        Self { to, done_before: true, ..Self::default() }
+    }
+
     /// Notes what was moved of the context store.
     fn context(&mut self, transferred: Result<Transferred, ApiError>) -> Result<(), Failure> {
         let Transferred { files, there_already, bytes, .. } = transferred.map_err(|error| {

@@ -41,10 +41,10 @@ mod verify;
 mod watch;
 mod watch_lines;
 mod why;
-mod workspaces;
+pub(crate) mod workspaces;
 
 use crate::{
-    cli::{Cli, Command, Global, LazyArgs},
+    cli::{Cli, Command, Global, LazyArgs, McpArgs},
     output,
 };
 use std::process::ExitCode;
@@ -125,6 +125,9 @@ fn check_workspace(global: &Global, command: &Command) -> Result<(), Failure> {
             | Command::Console(_)
             | Command::Ctx(_)
             | Command::Why(_)
+            | Command::Hooks(_)
+            | Command::Connect(_)
+            | Command::Mcp(LazyArgs(McpArgs { command: None }))
     );
     match &global.workspace {
         Some(_) if !acts_in_one => {

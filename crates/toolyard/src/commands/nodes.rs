@@ -37,6 +37,9 @@ struct Node {
     /// Why it does not use a newer version.
     #[serde(rename = "configProblem", skip_serializing_if = "Option::is_none")]
     config_problem: Option<String>,
+    /// The folder of the vault, if the node has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vault: Option<String>,
 }
 
 impl From<NodeRow> for Node {
@@ -49,6 +52,7 @@ impl From<NodeRow> for Node {
             config_version: None,
             needs_restart: Vec::new(),
             config_problem: None,
+            vault: None,
         }
     }
 }
@@ -61,6 +65,7 @@ impl Node {
             self.config_version = Some(in_use.version);
             self.needs_restart = in_use.needs_restart.clone();
             self.config_problem = in_use.problem.clone();
+            self.vault = in_use.vault.clone();
         }
         self
     }

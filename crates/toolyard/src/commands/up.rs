@@ -146,7 +146,8 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         }
     });
     let local_door = tokio::spawn(local::serve(socket, app.service.clone(), owner.clone(), stop.clone()));
-    let mcp_door = tokio::spawn(mcp::serve_local(mcp_socket, mcp_server, owner, client, stop.clone()));
+    let local_mcp = mcp::LocalMcp { service: app.service.clone(), server: mcp_server, owner, client };
+    let mcp_door = tokio::spawn(mcp::serve_local(mcp_socket, local_mcp, stop.clone()));
     let scheme = if acceptor.is_some() { "https" } else { "http" };
     let network_door = match acceptor {
         Some(acceptor) => {

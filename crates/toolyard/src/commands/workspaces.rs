@@ -8,12 +8,12 @@ use crate::{
     wiring::RequiredParts,
 };
 use std::process::ExitCode;
-use toolyard_protocol::Failure;
+use toolyard_protocol::{ErrorCode, Failure, WorkspaceId};
 use toolyard_service::{
     NoParams,
     workspaces::{
         AddParams, NameParams, NewToken, WorkspaceList, WorkspacesAdd, WorkspacesList, WorkspacesRemove,
-        WorkspacesRotate,
+        WorkspacesRotate, removed, unknown,
     },
 };
 
@@ -47,6 +47,37 @@ async fn answer(global: &Global, backend: &mut Backend, command: WorkspacesComma
         }
     }
     Ok(())
+}
+
+/// The workspace that the command line names.
+pub(crate) fn named(global: &Global) -> Result<WorkspaceId, Failure> {
+    let Some(name) = &global.workspace else { return Ok(WorkspaceId::default()) };
+    WorkspaceId::parse(name).map_err(|error| {
+        Failure::new(ErrorCode::ValidationError, error.to_string())
+            .suggest("List them with `toolyard workspaces list`.")
+    })
+}
+
+/// The workspace that the command line names, if programs can work in it. Looks it up unless it is the default one.
+pub(crate) async fn in_use(global: &Global) -> Result<WorkspaceId, Failure> {
+    let workspace = named(global)?;
+    if !workspace.is_default() {
+        let owners = Global { workspace: None, ..global.clone() };
+        let mut backend = Backend::open(&owners, RequiredParts::Store).await?;
+        let list = backend.call::<WorkspacesList>(&NoParams {}, None).await;
+        backend.close().await;
+        check_in_use(&workspace, list?)?;
+    }
+    Ok(workspace)
+}
+
+/// Refuses a workspace that is not there, or not any more.
+pub(crate) fn check_in_use(workspace: &WorkspaceId, list: WorkspaceList) -> Result<(), Failure> {
+    match list.workspaces.into_iter().find(|known| known.name == *workspace) {
+        None => Err(unknown(workspace)),
+        Some(known) if known.removed_at.is_some() => Err(removed(workspace)),
+        Some(_) => Ok(()),
+    }
 }
 
 /// Prints a token. Only the token goes to standard output, so that it can be piped into a secret store.

@@ -51,6 +51,9 @@ pub(crate) struct NodeSettings {
     /// Why the node does not use a newer version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) problem: Option<String>,
+    /// The folder of the vault, if the node has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) vault: Option<String>,
 }
 
 /// The parts of a process that settings are applied to while it runs.
@@ -59,6 +62,8 @@ pub(crate) struct Running {
     pub(crate) engine: Engine,
     pub(crate) notifications: Notifications,
     pub(crate) upstreams: Upstreams,
+    /// The folder of the vault, if this node has one.
+    pub(crate) vault: Option<String>,
 }
 
 /// The shared configuration, as a node follows it. Cheap to clone.
@@ -398,10 +403,10 @@ impl SharedConfig {
             let state = self.state();
             (state.version, state.problem.clone())
         };
-        let needs_restart = self.needs_restart();
+        let (needs_restart, vault) = (self.needs_restart(), self.running.vault.clone());
         blocking(move || {
             let owner = store.owner();
-            let in_use = NodeSettings { epoch: owner.epoch, version, needs_restart, problem };
+            let in_use = NodeSettings { epoch: owner.epoch, version, needs_restart, problem, vault };
             let value = serde_json::to_vec(&in_use)
                 .map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?;
             store.put(IN_USE, &owner.node, value, None)?;

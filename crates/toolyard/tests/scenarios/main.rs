@@ -41,3 +41,5 @@ mod tool_search;
 mod tool_search_gateway;
 mod upkeep;
 mod walls;
+mod workspace_methods;
+mod workspaces;

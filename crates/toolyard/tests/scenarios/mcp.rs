@@ -19,8 +19,13 @@ pub(crate) struct Stdio2 {
 
 impl Stdio2 {
     pub(crate) fn start(place: &Place) -> Self {
+        Self::start_with(place, &[])
+    }
+
+    /// The same with options.
+    pub(crate) fn start_with(place: &Place, options: &[&str]) -> Self {
         let vault = place.vault.display().to_string();
-        let mut command = place.command(&["--vault", &vault, "mcp"]);
+        let mut command = place.command(&[&["--vault", &vault, "mcp"], options].concat());
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut client = Self { input: child.stdin.take(), child, lines, next: 0, others: Vec::new() };
@@ -46,7 +51,12 @@ impl Stdio2 {
         }
     }
 
-    fn end(mut self) -> i32 {
+    /// Waits until the server ends the connection.
+    pub(crate) fn ended(&mut self) {
+        while self.lines.next().is_some_and(|line| line.is_ok()) {}
+    }
+
+    pub(crate) fn end(mut self) -> i32 {
         drop(self.input.take());
         self.child.wait().unwrap().code().unwrap_or(-1)
     }

@@ -152,6 +152,15 @@ impl Session {
         sanitized(&whole)
     }
 
+    /// The key of the query configuration of an agent, which is another one in each workspace.
+    pub(crate) fn claw_key(&self, config: &ContextConfig) -> String {
+        let agent = self.agent_id(config);
+        match &self.account {
+            Some(account) => format!("{account}/{agent}"),
+            None => agent,
+        }
+    }
+
     /// The acting peer.
     pub fn peer(&self, config: &ContextConfig) -> Result<Option<String>, ToolFailure> {
         match config.peer_role {
@@ -248,7 +257,7 @@ impl Call<'_> {
     pub(crate) fn effective(&self, request: &QueryParams) -> Effective {
         let config = self.config();
         let key = self.session.query_key();
-        self.store.queries.effective(config, key.as_deref(), &self.session.agent_id(config), request)
+        self.store.queries.effective(config, key.as_deref(), &self.session.claw_key(config), request)
     }
 
     /// The types that an argument names; `None` if it names none.

@@ -50,7 +50,7 @@ pub(super) fn run(global: &Global, home: &Home, client: McpClient, removes: bool
         }
         Packaged { client, folder, written: false, changed: was_there, next: Vec::new() }
     } else {
-        let program = Program::this(global.home.as_deref())?;
+        let program = Program::this(global)?;
         let files = packages::files(hooked, &program).map_err(|error| unusable(&folder, error))?;
         let mut changed = false;
         for file in files {

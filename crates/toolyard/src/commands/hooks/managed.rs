@@ -11,7 +11,7 @@ use crate::{
 };
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 use toolyard_hooks::Client;
-use toolyard_protocol::Failure;
+use toolyard_protocol::{Failure, WorkspaceId};
 
 /// Everybody's clients read these files; only the administrator writes them.
 const FILE_MODE: u32 = 0o644;
@@ -24,7 +24,7 @@ fn keeper(global: &Global, client: Client) -> Result<InstallStore, Failure> {
 
 /// Puts the hooks in. A second time changes nothing.
 pub(super) fn install(global: &Global, client: Client, args: &ManagedArgs) -> Result<HooksReport, Failure> {
-    let (program, path) = (Program::this(global.home.as_deref())?, managed::file(client, &args.root));
+    let (program, path) = (Program::this(global)?, managed::file(client, &args.root));
     let before = kept::read(&path)?;
     let text = before.clone().unwrap_or_default();
     if managed::has_hooks(client, &program, &path, &text)? {
@@ -38,7 +38,7 @@ pub(super) fn install(global: &Global, client: Client, args: &ManagedArgs) -> Re
 
 /// Removes the hooks. A file that nobody has changed since is restored byte for byte.
 pub(super) fn uninstall(global: &Global, client: Client, args: &ManagedArgs) -> Result<HooksReport, Failure> {
-    let (program, path) = (Program::this(global.home.as_deref())?, managed::file(client, &args.root));
+    let (program, path) = (Program::this(global)?, managed::file(client, &args.root));
     let put_back = keeper(global, client)?
         .put_back(|file, now| managed::without_hooks(client, &program, &file.path, now))
         .map_err(|failure| failure.suggest(NEEDS_ROOT))?;
@@ -55,7 +55,7 @@ pub(super) fn uninstall(global: &Global, client: Client, args: &ManagedArgs) -> 
 
 /// Looks at the hooks.
 pub(super) fn status(global: &Global, client: Client, args: &ManagedArgs) -> Result<HooksReport, Failure> {
-    let (program, path) = (Program::this(global.home.as_deref())?, managed::file(client, &args.root));
+    let (program, path) = (Program::this(global)?, managed::file(client, &args.root));
     let text = kept::read(&path)?.unwrap_or_default();
     let installed = managed::has_hooks(client, &program, &path, &text)?;
     let keeper = keeper(global, client)?;
@@ -67,6 +67,7 @@ pub(super) fn status(global: &Global, client: Client, args: &ManagedArgs) -> Res
     Ok(HooksReport {
         client,
         installed,
+        workspace: WorkspaceId::default(),
         changed: false,
         file: path,
         backup: keeper.load()?.map(|_| keeper.path().to_owned()),

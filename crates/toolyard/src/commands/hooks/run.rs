@@ -38,6 +38,8 @@ struct Request<'a> {
     id: u64,
     method: &'static str,
     params: Params<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workspace: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -62,34 +64,42 @@ struct ReplyError {
 
 /// The command, if that is what was typed and nothing else: then the command line need not be parsed.
 pub fn typed() -> Option<ExitCode> {
-    let (home, client) = parse(std::env::args_os().skip(1))?;
+    let Typed { home, client, workspace } = parse(std::env::args_os().skip(1))?;
     let home = home.or_else(|| std::env::var_os("TOOLYARD_HOME").filter(|home| !home.is_empty()).map(PathBuf::from));
-    Some(run(home.as_deref(), client))
+    Some(run(home.as_deref(), client, workspace.as_deref()))
 }
 
-fn parse(arguments: impl Iterator<Item = OsString>) -> Option<(Option<PathBuf>, Client)> {
-    let (mut home, mut client, mut words) = (None, None, 0);
+/// What the command line of an installed hook says.
+struct Typed {
+    home: Option<PathBuf>,
+    client: Client,
+    workspace: Option<String>,
+}
+
+fn parse(arguments: impl Iterator<Item = OsString>) -> Option<Typed> {
+    let (mut home, mut client, mut workspace, mut words) = (None, None, None, 0);
     let mut arguments = arguments;
     while let Some(argument) = arguments.next() {
         match (argument.to_str()?, words) {
             ("hooks", 0) | ("run", 1) => words += 1,
             ("--home", _) => home = Some(PathBuf::from(arguments.next()?)),
+            ("--workspace", _) => workspace = Some(arguments.next()?.into_string().ok()?),
             ("--client", 2) => client = Some(Client::parse(arguments.next()?.to_str()?)?),
             _ => return None,
         }
     }
-    Some((home, client?))
+    Some(Typed { home, client: client?, workspace })
 }
 
-/// Answers one event from standard input.
-pub fn run(home: Option<&Path>, client: Client) -> ExitCode {
+/// Answers one event from standard input, in the workspace that the hook was installed for.
+pub fn run(home: Option<&Path>, client: Client, workspace: Option<&str>) -> ExitCode {
     let mut payload = Vec::new();
     let read = std::io::stdin().lock().take(MAX_PAYLOAD + 1).read_to_end(&mut payload);
     let decides = event(&payload).is_none_or(|event| DECIDING.contains(&event.as_str()));
     let answer = match read {
         Err(error) => Err(format!("the event cannot be read: {error}")),
         Ok(_) if payload.len() as u64 > MAX_PAYLOAD => Err("the event is too large".to_owned()),
-        Ok(_) => answer(home, client, &mut payload, decides),
+        Ok(_) => answer(home, client, workspace, &mut payload, decides),
     };
     let answer = answer.unwrap_or_else(|why| {
         if decides {
@@ -109,7 +119,13 @@ fn event(payload: &[u8]) -> Option<String> {
     serde_json::from_slice::<Named>(payload).ok().map(|named| named.hook_event_name)
 }
 
-fn answer(home: Option<&Path>, client: Client, payload: &mut [u8], decides: bool) -> Result<HookAnswer, String> {
+fn answer(
+    home: Option<&Path>,
+    client: Client,
+    workspace: Option<&str>,
+    payload: &mut [u8],
+    decides: bool,
+) -> Result<HookAnswer, String> {
     // A request is one line. Line ends of JSON are white space: inside of texts they are escaped.
     payload.iter_mut().filter(|byte| matches!(**byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
     let payload: &RawValue =
@@ -125,7 +141,7 @@ fn answer(home: Option<&Path>, client: Client, payload: &mut [u8], decides: bool
     stream.set_write_timeout(Some(NOTING_DEADLINE)).map_err(|error| down(&error))?;
     let secret = std::fs::read_to_string(state.join("local.secret")).map_err(|error| down(&error))?;
     let attended = std::env::var_os(ATTENDED).is_some_and(|value| value == "1");
-    let request = Request { id: 1, method: "hooks.event", params: Params { client, attended, payload } };
+    let request = Request { id: 1, method: "hooks.event", params: Params { client, attended, payload }, workspace };
     let mut lines = serde_json::to_vec(&Secret { secret: secret.trim() }).map_err(|error| error.to_string())?;
     lines.push(b'\n');
     serde_json::to_writer(&mut lines, &request).map_err(|error| error.to_string())?;
