@@ -229,6 +229,14 @@ impl Home for PostgresHome {
 
 pub struct PooledHome {
     url: String,
+    database: String,
+}
+
+impl PooledHome {
+    /// Asks the server, past the pooler.
+    pub fn sql(&self, sql: &str) -> String {
+        server().sql(&self.database, sql)
+    }
 }
 
 impl Home for PooledHome {
@@ -236,7 +244,8 @@ impl Home for PooledHome {
     const NAME: &'static str = "pooled";
     fn new() -> Self {
         let socket = pooler().1.to_str().unwrap().replace('/', "%2F");
-        Self { url: format!("postgres://toolyard@{socket}:{POOLER_PORT}/{}", server().database()) }
+        let database = server().database();
+        Self { url: format!("postgres://toolyard@{socket}:{POOLER_PORT}/{database}"), database }
     }
     fn open(&self) -> PostgresStore {
         open(&self.url, &format!("node-{}", NUMBER.fetch_add(1, Ordering::Relaxed)))
