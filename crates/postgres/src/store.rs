@@ -128,7 +128,7 @@ impl PostgresStore {
         };
         let writer = Writer::new(server, queue.clone(), owner.clone(), lease.commits.clone(), wrote);
         let writer = Arc::new(Mutex::new(writer));
-        let writing = match start_writing(writer.clone(), queue.clone()) {
+        let writing = match writer::start(writer.clone(), queue.clone()) {
             Ok(writing) => writing,
             Err(error) => {
                 runtime.shutdown_background();
@@ -157,15 +157,6 @@ impl PostgresStore {
     /// Whether the cluster's secret is in the database: then anybody who can read the database can forge tags and seals.
     pub fn is_secret_in_database(&self) -> bool {
         self.is_secret_in_database
-    }
-
-    /// What the server is, for `toolyard doctor`.
-    pub fn server(&self) -> Result<ServerReport, StoreError> {
-        let pool = self.pool.clone();
-        self.wait(async move {
-            let client = pool.server.connect().await?;
-            Ok(ServerReport::ask(&client).await?)
-        })
     }
 
     pub(crate) fn wait<T: Send + 'static>(
@@ -223,50 +214,23 @@ impl PostgresStore {
     }
 }
 
-/// Starts the writer's thread: what it answers hangs up when the thread has ended.
-fn start_writing(writer: Arc<Mutex<Writer>>, queue: Arc<Queue>) -> Result<mpsc::Receiver<()>, StoreError> {
-    let (ends, writing) = mpsc::channel();
-    let work = move || {
-        let _ends: mpsc::Sender<()> = ends;
-        writer::run(&writer, &queue);
-    };
-    std::thread::Builder::new()
-        .name("store-commit".to_owned())
-        .spawn(work)
-        .map_err(|e| StoreError::failed(format!("no thread for the group commit: {e}")))?;
-    Ok(writing)
-}
-
 impl Drop for PostgresStore {
     fn drop(&mut self) {
         self.queue.close();
         self.lease.close();
-        if let Some(runtime) = self.runtime.take() {
-            let (pool, owner, is_fenced) = (self.pool.clone(), self.owner.clone(), self.queue.is_fenced().is_some());
-            let writing = self.writing.get_mut().unwrap_or_else(PoisonError::into_inner);
-            if blocking(|| writing.recv_timeout(limits::AWAY_PATIENCE)) == Err(mpsc::RecvTimeoutError::Timeout) {
-                tracing::error!("the database is away: what is queued could not be written");
-                // Ends the thread as well.
-                self.queue.fence(&self.owner);
-            }
-            let closing = async move {
-                if is_fenced {
-                    return Ok(());
-                }
-                let epoch = owner.epoch.cast_signed();
-                pool.once(
-                    "DELETE FROM toolyard.nodes WHERE node = $1 AND epoch = $2",
-                    &[(&owner.node, Type::TEXT), (&epoch, Type::INT8)],
-                )
-                .await
-                .map(drop)
-                .map_err(StoreError::from)
-            };
-            if let Err(error) = wait_for(runtime.handle(), closing) {
-                tracing::warn!(%error, "this node could not be signed off; its lease runs out by itself");
-            }
-            runtime.shutdown_background();
+        let Some(runtime) = self.runtime.take() else { return };
+        let is_fenced = self.queue.is_fenced().is_some();
+        let writing = self.writing.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if blocking(|| writing.recv_timeout(limits::AWAY_PATIENCE)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            tracing::error!("the database is away: what is queued could not be written");
+            // Ends the thread as well.
+            self.queue.fence(&self.owner);
         }
+        let signing_off = lease::sign_off(self.pool.clone(), self.owner.clone());
+        if !is_fenced && let Err(error) = wait_for(runtime.handle(), signing_off) {
+            tracing::warn!(%error, "this node could not be signed off; its lease runs out by itself");
+        }
+        runtime.shutdown_background();
     }
 }
 

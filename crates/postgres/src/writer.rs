@@ -19,6 +19,7 @@ use std::{
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
+        mpsc,
     },
     time::{Duration, Instant},
 };
@@ -61,8 +62,22 @@ pub(crate) struct Writer {
     wrote: Box<dyn Fn() + Send + Sync>,
 }
 
+/// Starts the writer's thread: what it answers hangs up when the thread has ended.
+pub(crate) fn start(writer: Arc<Mutex<Writer>>, queue: Arc<Queue>) -> Result<mpsc::Receiver<()>, StoreError> {
+    let (ends, writing) = mpsc::channel();
+    let work = move || {
+        let _ends: mpsc::Sender<()> = ends;
+        run(&writer, &queue);
+    };
+    std::thread::Builder::new()
+        .name("store-commit".to_owned())
+        .spawn(work)
+        .map_err(|e| StoreError::failed(format!("no thread for the group commit: {e}")))?;
+    Ok(writing)
+}
+
 /// Writes what is queued until the store is closed or the owner fenced.
-pub(crate) fn run(writer: &Mutex<Writer>, queue: &Queue) {
+fn run(writer: &Mutex<Writer>, queue: &Queue) {
     while queue.wait_for_work() {
         let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
         match writer.handed_over.take() {
