@@ -154,7 +154,7 @@ fn fill(rig: &Rig, plan: &ActionPlan, items: u64, done: u64) -> Result<u64> {
         let iteration = Iteration { index: n, item_name: "item".to_owned(), item_value: Value::from(n) };
         push_call(&recorder, call_of_loop(args.clone(), iteration)?, outcome_of(args));
         if n % FLUSH_EVERY == 0 {
-            recorder.flush(Durability::Ride)?;
+            recorder.flush(Durability::Deferred)?;
         }
     }
     if done == items {
@@ -165,7 +165,7 @@ fn fill(rig: &Rig, plan: &ActionPlan, items: u64, done: u64) -> Result<u64> {
         row = RunRow { status: RunStatus::Finished, ended_at: Some(at), ..row };
         recorder.set_row(row);
     }
-    recorder.flush(Durability::Ride)?;
+    recorder.flush(Durability::Deferred)?;
     Ok(recorder.head().0)
 }
 

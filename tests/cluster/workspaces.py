@@ -97,7 +97,7 @@ def check(program, postgres, folder):
         until("the old token still works", lambda: [status(lambda: Client(at, bob)) for at in urls] == [401, 401])
         assert [status(lambda: Client(at, new)) for at in urls] == [200, 200]
         assert a.run("runs", "verify")["ok"] is True
-        print("ok  two workspaces on two nodes are kept apart: memories, runs, sessions, keys, tokens")
+        print("ok  two workspaces on two nodes are separate: memories, runs, sessions, keys, tokens")
     finally:
         for node in nodes:
             if node.process:

@@ -239,10 +239,10 @@ export type BridgeOpenAnswer = { "ok": boolean; "sessionKey": string; "claudeSes
 /** Which of Claude's messages are shown. */
 export type BridgeOutboundParams = { "sessionKey": string; "agentId"?: string | null; "after"?: number | null };
 
-export type BridgeOutboundAnswerSaidMessage = { "seq": number; "chatId": string; "text": string; "replyTo": string | null; "files": Array<string>; "requestId": string | null };
+export type BridgeOutboundAnswerSentMessage = { "seq": number; "chatId": string; "text": string; "replyTo": string | null; "files": Array<string>; "requestId": string | null };
 
 /** Shows Claude's latest messages. */
-export type BridgeOutboundAnswer = { "sessionKey": string; "messages": Array<BridgeOutboundAnswerSaidMessage> };
+export type BridgeOutboundAnswer = { "sessionKey": string; "messages": Array<BridgeOutboundAnswerSentMessage> };
 
 /** A person's answer. */
 export type BridgePermissionReplyParamsBehaviorWord = "allow" | "deny";
@@ -683,10 +683,10 @@ export type HealthParams = { "probe"?: boolean };
 export type HealthAnswerPluginsHealth = { "loaded": Array<string>; "errors": Array<HealthAnswerPluginReport>; "unavailable": Array<string> };
 
 /** A plugin's state, as `health` reports it. */
-export type HealthAnswerPluginReport = { "id": string; "status": string; "problems": Array<string>; "leftOut": Array<HealthAnswerLeftOutTool> };
+export type HealthAnswerPluginReport = { "id": string; "status": string; "problems": Array<string>; "leftOut": Array<HealthAnswerOmittedTool> };
 
 /** A tool of a plugin that cannot be called. */
-export type HealthAnswerLeftOutTool = { "tool": string; "reason": string };
+export type HealthAnswerOmittedTool = { "tool": string; "reason": string };
 
 export type HealthAnswerSessionsHealth = { "path": string; "count": number; "recent": Array<HealthAnswerRecentSession> };
 
@@ -767,7 +767,7 @@ export type McpAddParams = { "name"?: string; "command"?: string | null; "args"?
 /** A server as people are shown it. */
 export type McpAddAnswerServerStatus = { "name": string; "status": McpAddAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpAddAnswerWithheldTool>; "leftOut": Array<McpAddAnswerOmittedTool>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpAddAnswerServerSandbox | null };
 
-/** How a server is. */
+/** The health of a server. */
 export type McpAddAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool held back. */
@@ -827,7 +827,7 @@ export type McpServersParams = Record<string, never>;
 /** A server as people are shown it. */
 export type McpServersAnswerServerStatus = { "name": string; "status": McpServersAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpServersAnswerWithheldTool>; "leftOut": Array<McpServersAnswerOmittedTool>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpServersAnswerServerSandbox | null };
 
-/** How a server is. */
+/** The health of a server. */
 export type McpServersAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool held back. */
@@ -848,7 +848,7 @@ export type McpServersAnswer = { "servers": Array<McpServersAnswerServerStatus> 
 /** A server by name. */
 export type McpStartParams = { "server": string };
 
-/** How a server is. */
+/** The health of a server. */
 export type McpStartAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool held back. */
@@ -869,7 +869,7 @@ export type McpStartAnswer = { "name": string; "status": McpStartAnswerHealth; "
 /** A server by name. */
 export type McpStopParams = { "server": string };
 
-/** How a server is. */
+/** The health of a server. */
 export type McpStopAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool held back. */
@@ -893,7 +893,7 @@ export type McpTestParams = { "server": string };
 /** A server as people are shown it. */
 export type McpTestAnswerServerStatus = { "name": string; "status": McpTestAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpTestAnswerWithheldTool>; "leftOut": Array<McpTestAnswerOmittedTool>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpTestAnswerServerSandbox | null };
 
-/** How a server is. */
+/** The health of a server. */
 export type McpTestAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool held back. */
@@ -1409,7 +1409,7 @@ export type PluginApprovalWaitDecisionAnswer = { "id": string; "decision": Plugi
 /** A plugin by id. */
 export type PluginsDisableParams = { "id": string };
 
-/** How a server is. */
+/** The health of a server. */
 export type PluginsDisableAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool left out. */
@@ -1445,7 +1445,7 @@ export type PluginsDoctorParams = Record<string, never>;
 /** A plugin as people are shown it. */
 export type PluginsDoctorAnswerPluginInfo = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsDoctorAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsDoctorAnswerOmittedTool>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsDoctorAnswerPermissions | null; "grant": PluginsDoctorAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsDoctorAnswerMissingSandboxFeature>; "processes": Array<PluginsDoctorAnswerServerStatus> };
 
-/** How a server is. */
+/** The health of a server. */
 export type PluginsDoctorAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool left out. */
@@ -1478,7 +1478,7 @@ export type PluginsDoctorAnswer = { "plugins": Array<PluginsDoctorAnswerPluginIn
 /** The parameters for enabling a plugin. */
 export type PluginsEnableParams = { "id": string; "grant"?: Array<string> };
 
-/** How a server is. */
+/** The health of a server. */
 export type PluginsEnableAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool left out. */
@@ -1511,7 +1511,7 @@ export type PluginsEnableAnswer = { "id": string; "name": string; "description":
 /** A plugin by id. */
 export type PluginsInfoParams = { "id": string };
 
-/** How a server is. */
+/** The health of a server. */
 export type PluginsInfoAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool left out. */
@@ -1550,7 +1550,7 @@ export type PluginsInstallAnswerInstallation = { "plugin": PluginsInstallAnswerP
 /** A plugin as people are shown it. */
 export type PluginsInstallAnswerPluginInfo = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsInstallAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsInstallAnswerOmittedTool>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsInstallAnswerPermissions | null; "grant": PluginsInstallAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsInstallAnswerMissingSandboxFeature>; "processes": Array<PluginsInstallAnswerServerStatus> };
 
-/** How a server is. */
+/** The health of a server. */
 export type PluginsInstallAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool left out. */
@@ -1589,7 +1589,7 @@ export type PluginsListParams = Record<string, never>;
 /** A plugin as people are shown it. */
 export type PluginsListAnswerPluginInfo = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsListAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsListAnswerOmittedTool>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsListAnswerPermissions | null; "grant": PluginsListAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsListAnswerMissingSandboxFeature>; "processes": Array<PluginsListAnswerServerStatus> };
 
-/** How a server is. */
+/** The health of a server. */
 export type PluginsListAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool left out. */
@@ -1631,7 +1631,7 @@ export type PluginsUpdateParams = { "id": string };
 /** A plugin as people are shown it. */
 export type PluginsUpdateAnswerPluginInfo = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsUpdateAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsUpdateAnswerOmittedTool>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsUpdateAnswerPermissions | null; "grant": PluginsUpdateAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsUpdateAnswerMissingSandboxFeature>; "processes": Array<PluginsUpdateAnswerServerStatus> };
 
-/** How a server is. */
+/** The health of a server. */
 export type PluginsUpdateAnswerHealth = "healthy" | "degraded" | "unavailable";
 
 /** A tool left out. */
@@ -2306,12 +2306,12 @@ export type RunsVerifyAnswerProvenSecret = { "callId": RunsVerifyAnswerCallId; "
 export type RunsVerifyAnswerLedgerReport = { "ok": boolean; "entries": number; "size": number; "root": string; "runs": number; "pruned": number; "keys": number; "heads": number; "records": number; "blobs": number; "facts": number; "firstBad"?: RunsVerifyAnswerFirstBad | null; "missingRuns"?: Array<RunsVerifyAnswerRunId>; "bad": number; "badRuns"?: Array<RunsVerifyAnswerBadRun>; "unsigned": number; "unsignedRuns"?: Array<RunsVerifyAnswerUnsignedRun>; "sealedAtStart": number };
 
 /** The first problem. */
-export type RunsVerifyAnswerFirstBad = { "place": RunsVerifyAnswerBadPlace; "runId"?: RunsVerifyAnswerRunId | null; "name"?: string | null; "seq": number; "problem": string };
+export type RunsVerifyAnswerFirstBad = { "place": RunsVerifyAnswerProblemLocation; "runId"?: RunsVerifyAnswerRunId | null; "name"?: string | null; "seq": number; "problem": string };
 
-/** The place of the first problem. */
-export type RunsVerifyAnswerBadPlace = "ledger" | "run" | "head" | "blob" | "fact" | "store";
+/** The kind of object in which the first problem was found. */
+export type RunsVerifyAnswerProblemLocation = "ledger" | "run" | "head" | "blob" | "fact" | "store";
 
-/** A run that does not hold. */
+/** A run whose verification failed. */
 export type RunsVerifyAnswerBadRun = { "runId": RunsVerifyAnswerRunId; "seq": number; "problem": string };
 
 /** A run with records that nothing proves. */
@@ -2435,17 +2435,17 @@ export type StoreStatsAnswer = { "version": number; "runs": number; "openRuns": 
 /** Parameters of a method that takes none. */
 export type SystemPresenceParams = Record<string, never>;
 
-/** Somebody who is here: this gateway, or a client. */
-export type SystemPresenceAnswerPresent = SystemPresenceAnswerOwnPresence | SystemPresenceAnswerPresence;
+/** An entry of the presence list: this gateway, or a client. */
+export type SystemPresenceAnswerPresenceEntry = SystemPresenceAnswerOwnPresence | SystemPresenceAnswerPresence;
 
-/** This gateway as presence shows it. */
+/** This gateway's entry in the presence list. */
 export type SystemPresenceAnswerOwnPresence = { "host": string; "version": string; "platform": string; "deviceFamily": string; "mode": string; "reason": string; "instanceId": string; "text": string; "ts": number; "ip"?: string | null };
 
-/** A client as presence shows it. */
+/** A client's entry in the presence list. */
 export type SystemPresenceAnswerPresence = { "host": string; "ip": string | null; "version": string; "platform": string; "mode": string; "reason": string; "roles": Array<string>; "scopes": Array<string>; "onlineSince": number; "ts": number; "text": string; "deviceFamily"?: string | null; "modelIdentifier"?: string | null; "timeZone"?: string | null; "deviceId"?: string | null; "instanceId"?: string | null };
 
 /** Lists this gateway and the clients that are connected to it. */
-export type SystemPresenceAnswer = Array<SystemPresenceAnswerPresent>;
+export type SystemPresenceAnswer = Array<SystemPresenceAnswerPresenceEntry>;
 
 /** A call of a tool. */
 export type ToolsCallParams = { "name": string; "args"?: { [key: string]: Json }; "timeoutMs"?: number | null; "idempotencyKey"?: string | null; "dryRun"?: boolean };

@@ -6,22 +6,22 @@
 //! question; this module checks, by scope, who may answer.
 
 mod answer;
-mod elsewhere;
 mod grants;
 mod presence;
 mod question;
 mod refusals;
+mod remote;
 mod words;
 
-use answer::Settled;
+use answer::ApprovalOutcome;
 pub(crate) use answer::allowed_by;
 pub use answer::{Allowance, Answer};
-use elsewhere::Elsewhere;
 pub use grants::{Grant, GrantScope};
 use presence::Presence;
 pub use presence::{ApproverPresence, PersonPresence};
 pub(crate) use question::Prediction;
 pub use question::{Approval, ApprovalDecision, ApprovalRequest, PreviewState, Shown, Verdict};
+use remote::RemoteQuestions;
 pub use words::{CLIENT_USER, ClientAnswer, Denial, DenialCause};
 
 use crate::{
@@ -29,7 +29,7 @@ use crate::{
     authority::{self, Approver},
     store::{StoreError, Swap},
 };
-use grants::Giver;
+use grants::Grantor;
 use jiff::{SignedDuration, Timestamp};
 use refusals::{already_resolved, not_found, shown_differs};
 use std::{
@@ -81,7 +81,7 @@ pub enum ApprovalEvent {
     Resolved(Arc<Approval>),
 }
 
-/// Who could answer.
+/// Which approvers a question can reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
     /// Any connected approver. If none is connected, nobody is asked.
@@ -106,28 +106,29 @@ pub struct Waiting {
     wait: Duration,
     is_kept: bool,
     expires_at: Timestamp,
-    answer: oneshot::Receiver<Settled>,
+    answer: oneshot::Receiver<ApprovalOutcome>,
 }
 
 struct Pending {
     approval: Arc<Approval>,
-    waiters: Vec<oneshot::Sender<Settled>>,
+    waiters: Vec<oneshot::Sender<ApprovalOutcome>>,
 }
 
-/// Removes a question from the list when its caller goes away, unless the caller can come back.
-struct Withdrawn<'a> {
+/// Removes a question from the list when its caller goes away, unless the question is kept for the caller's return (see
+/// [`ApprovalRequest::is_kept`]).
+struct WithdrawOnDrop<'a> {
     approvals: &'a Approvals,
     id: &'a str,
     is_kept: bool,
 }
 
-impl Drop for Withdrawn<'_> {
+impl Drop for WithdrawOnDrop<'_> {
     fn drop(&mut self) {
         let mut pending = self.approvals.lock();
         if !self.is_kept {
             let was_open = pending.remove(self.id).is_some();
-            if let Some(elsewhere) = self.approvals.elsewhere.as_ref().filter(|_| was_open) {
-                elsewhere.withdraw(self.id);
+            if let Some(remote) = self.approvals.remote.as_ref().filter(|_| was_open) {
+                remote.withdraw(self.id);
             }
         } else if let Some(kept) = pending.get_mut(self.id) {
             kept.waiters.retain(|waiter| !waiter.is_closed());
@@ -147,7 +148,7 @@ pub struct Approvals {
     /// The process stops: questions that are kept stay open.
     stopping: AtomicBool,
     /// What is known of the questions of other nodes, where several nodes use the store.
-    elsewhere: Option<Elsewhere>,
+    remote: Option<RemoteQuestions>,
 }
 
 impl Approvals {
@@ -155,7 +156,7 @@ impl Approvals {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Arc<Self> {
         let (events, _) = broadcast::channel(256);
         Arc::new(Self {
-            elsewhere: store.is_shared().then(Elsewhere::default),
+            remote: store.is_shared().then(RemoteQuestions::default),
             store,
             clock,
             pending: Mutex::default(),
@@ -204,7 +205,7 @@ impl Approvals {
             && let Some(earlier) = self.stored(&request.id)?
         {
             if earlier.decision.is_some() {
-                let settled = Settled { approval: Arc::new(earlier), denial: None };
+                let settled = ApprovalOutcome { approval: Arc::new(earlier), denial: None };
                 return Ok(Opened::Answered(Answer::of(&settled)));
             }
             if earlier.is_open(now) {
@@ -227,8 +228,8 @@ impl Approvals {
         self.supersede(&approval.request).await?;
         // Durable before anybody can answer it: otherwise the question could overwrite its own answer.
         self.save(&approval).await?;
-        if self.elsewhere.is_some() {
-            elsewhere::list_open(&*self.store, &approval.request.id)?;
+        if self.remote.is_some() {
+            remote::list_open(&*self.store, &approval.request.id)?;
         }
         self.join(approval.clone(), waiter);
         self.announce(ApprovalEvent::Requested(approval));
@@ -251,7 +252,7 @@ impl Approvals {
     }
 
     /// Adds a waiter to a question, which is listed from here on if it was not.
-    fn join(&self, approval: Arc<Approval>, waiter: oneshot::Sender<Settled>) {
+    fn join(&self, approval: Arc<Approval>, waiter: oneshot::Sender<ApprovalOutcome>) {
         let id = approval.request.id.clone();
         let mut pending = self.lock();
         pending.entry(id).or_insert_with(|| Pending { approval, waiters: Vec::new() }).waiters.push(waiter);
@@ -274,7 +275,7 @@ impl Approvals {
     pub async fn wait(&self, waiting: Waiting, cancel: &CancellationToken) -> Result<Answer, Failure> {
         let Waiting { id, wait, is_kept, expires_at, answer } = waiting;
         // The waiting caller may go away before the answer comes; then the question is withdrawn.
-        let _gone = Withdrawn { approvals: self, id: &id, is_kept };
+        let _gone = WithdrawOnDrop { approvals: self, id: &id, is_kept };
         let late = tokio::select! {
             settled = answer => return Ok(settled.map_or(Answer::Cancelled, |settled| Answer::of(&settled))),
             () = tokio::time::sleep(wait) => true,
@@ -292,7 +293,7 @@ impl Approvals {
             Some(_) => Ok(answer),
             // Somebody answered at the last moment, and that answer is on record.
             None => match self.stored(&id)?.filter(|approval| late && approval.decision.is_some()) {
-                Some(approval) => Ok(Answer::of(&Settled { approval: Arc::new(approval), denial: None })),
+                Some(approval) => Ok(Answer::of(&ApprovalOutcome { approval: Arc::new(approval), denial: None })),
                 None => Ok(answer),
             },
         }
@@ -305,7 +306,7 @@ impl Approvals {
         loop {
             match self.stored(id)? {
                 Some(approval) if approval.decision.is_none() => {
-                    let waits_elsewhere = self.elsewhere.is_some() && elsewhere::is_listed(&*self.store, id)?;
+                    let waits_elsewhere = self.remote.is_some() && remote::is_listed(&*self.store, id)?;
                     if !self.lock().contains_key(id) && !waits_elsewhere {
                         // The question was settled between the two checks, or belongs to another process: nothing will
                         // settle it here.
@@ -344,7 +345,7 @@ impl Approvals {
         // A caller waits for it here, or at another node, or can come back for it.
         let is_ours = question.request.is_kept
             || self.lock().contains_key(id)
-            || (self.elsewhere.is_some() && elsewhere::is_listed(&*self.store, id)?);
+            || (self.remote.is_some() && remote::is_listed(&*self.store, id)?);
         if question.decision.is_none() && is_ours && self.finish(id, decision.clone(), settler, reason).await?.is_some()
         {
             return Ok(());
@@ -396,7 +397,7 @@ impl Approvals {
     pub fn pending(&self) -> Vec<Arc<Approval>> {
         let now = self.clock.now();
         let mut all: Vec<_> = self.lock().values().map(|p| p.approval.clone()).collect();
-        let others = self.elsewhere.as_ref().map(Elsewhere::asked).unwrap_or_default();
+        let others = self.remote.as_ref().map(RemoteQuestions::asked).unwrap_or_default();
         let is_known = |other: &Arc<Approval>| all.iter().any(|known| known.request.id == other.request.id);
         let others: Vec<_> = others.into_iter().filter(|other| !is_known(other)).collect();
         all.extend(others);
@@ -489,7 +490,7 @@ impl Approvals {
         let grant = match &done.decision {
             Some(ApprovalDecision::AllowAlways { until, scope }) => {
                 let name = settler.by.as_deref().unwrap_or_default();
-                let giver = Giver { name, door: settler.door, at: self.clock.now() };
+                let giver = Grantor { name, door: settler.door, at: self.clock.now() };
                 let id = self.clock.new_id().to_string();
                 Some(grants::given(id, &open.request, scope.clone(), *until, &giver))
             }
@@ -508,13 +509,13 @@ impl Approvals {
             None => Ok(()),
         };
         let done = Arc::new(done);
-        if self.elsewhere.is_some()
-            && let Err(error) = elsewhere::unlist(&*self.store, id)
+        if self.remote.is_some()
+            && let Err(error) = remote::unlist(&*self.store, id)
         {
             tracing::warn!(%error, id, "an answered question stays on the list of open ones until the next look");
         }
         let waiters = self.lock().remove(id).map(|pending| pending.waiters).unwrap_or_default();
-        let settled = Settled { approval: done.clone(), denial: settler.denial };
+        let settled = ApprovalOutcome { approval: done.clone(), denial: settler.denial };
         for waiter in waiters {
             // A call that was stopped meanwhile does not wait any more.
             drop(waiter.send(settled.clone()));

@@ -63,7 +63,7 @@ pub struct UnsignedRecords {
 
 /// The part of a note's payload that names unsigned records.
 #[derive(Deserialize)]
-struct NoteOfUnsigned {
+struct UnsignedNote {
     payload: Option<UnsignedPayload>,
 }
 
@@ -143,7 +143,7 @@ impl<'a> ChainWalker<'a> {
     }
 
     fn take_note(&mut self, frame: &Frame) {
-        let note = serde_json::from_slice::<NoteOfUnsigned>(&frame.payload).ok();
+        let note = serde_json::from_slice::<UnsignedNote>(&frame.payload).ok();
         if let Some(unsigned) = note.and_then(|note| note.payload).and_then(|payload| payload.unsigned) {
             // A later start found the same records as an earlier one, and more.
             self.unsigned.retain(|known| known.from < unsigned.from || known.to > unsigned.to);

@@ -2,18 +2,18 @@
 //!
 //! The parts are in submodules: the registered [`tools`], a direct [`call`] (with its idempotency key, [`once`], and
 //! with a question that was asked [`ahead`] of it), the state of every [`run`], what is
-//! [`under_way`] here and at [`others`], and the [`sealing`] of ended runs. Plans are in `plan/`.
+//! [`in_flight`] here and at [`others`], and the [`sealing`] of ended runs. Plans are in `plan/`.
 
 mod ahead;
 mod call;
 mod draining;
+mod in_flight;
 mod once;
 mod others;
 mod prune;
 mod run;
 mod sealing;
 mod tools;
-mod under_way;
 
 pub use ahead::AskedAhead;
 pub(crate) use ahead::{AheadAnswer, AheadTerms};
@@ -24,7 +24,7 @@ pub use run::RunEndListener;
 pub use tools::{ToolExchange, Tools};
 
 use self::{
-    ahead::AheadAnswers, draining::Draining, once::KeyLocks, others::OtherRuns, tools::Toolbox, under_way::UnderWay,
+    ahead::AheadAnswers, draining::Draining, in_flight::InFlight, once::KeyLocks, others::OtherRuns, tools::Toolbox,
 };
 use crate::{
     Blobs, Caller, Clock, EventBus, Hook, SealedStore, Store, approvals::Approvals, chain::Signer, ledger::Sealer,
@@ -92,7 +92,7 @@ struct Inner {
     policy: ArcSwap<Policy>,
     hooks: ArcSwap<Vec<Arc<dyn Hook>>>,
     permits: Semaphore,
-    under_way: UnderWay,
+    in_flight: InFlight,
     others: OtherRuns,
     /// Runs of this process whose end could not be recorded.
     interrupted: Mutex<HashSet<RunId>>,
@@ -146,7 +146,7 @@ impl Engine {
             toolbox: Toolbox::default(),
             policy: ArcSwap::from_pointee(policy),
             hooks: ArcSwap::default(),
-            under_way: UnderWay::default(),
+            in_flight: InFlight::default(),
             others: OtherRuns::default(),
             interrupted: Mutex::default(),
             stored_policies: Mutex::default(),
@@ -222,7 +222,7 @@ impl Engine {
         self.inner.approvals.stop();
         self.inner.shutdown.cancel();
         let give_up = tokio::time::Instant::now() + self.inner.options.grace + Duration::from_secs(1);
-        while !self.inner.under_way.is_idle() && tokio::time::Instant::now() < give_up {
+        while !self.inner.in_flight.is_idle() && tokio::time::Instant::now() < give_up {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         self.inner.permits.close();

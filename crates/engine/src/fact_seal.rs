@@ -106,14 +106,14 @@ pub(crate) struct SealedFact<'a> {
 
 /// Why stored bytes are not a fact of this program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BadSeal {
+pub(crate) enum SealError {
     /// They carry no seal: an earlier version wrote them, or somebody else.
     Missing,
     /// They carry one that was not made for this fact with this key.
     Forged,
 }
 
-impl std::fmt::Display for BadSeal {
+impl std::fmt::Display for SealError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Missing => "it carries no seal: this program did not write it",
@@ -159,15 +159,15 @@ impl FactKey {
         sealed
     }
 
-    pub(crate) fn open<'a>(&self, space: &str, key: &str, stored: &'a [u8]) -> Result<SealedFact<'a>, BadSeal> {
+    pub(crate) fn open<'a>(&self, space: &str, key: &str, stored: &'a [u8]) -> Result<SealedFact<'a>, SealError> {
         if !stored.starts_with(&MAGIC) {
-            return Err(BadSeal::Missing);
+            return Err(SealError::Missing);
         }
-        let (header, value) = stored.split_at_checked(HEADER).ok_or(BadSeal::Forged)?;
+        let (header, value) = stored.split_at_checked(HEADER).ok_or(SealError::Forged)?;
         if self.tag(space, key, &header[..TAG], value) != header[TAG..] {
-            return Err(BadSeal::Forged);
+            return Err(SealError::Forged);
         }
-        let number = |at: usize| <[u8; 8]>::try_from(&header[at..at + 8]).map_err(|_| BadSeal::Forged);
+        let number = |at: usize| <[u8; 8]>::try_from(&header[at..at + 8]).map_err(|_| SealError::Forged);
         let until = i64::from_be_bytes(number(UNTIL)?);
         Ok(SealedFact {
             version: u64::from_be_bytes(number(VERSION)?),
@@ -243,16 +243,16 @@ mod tests {
         let fact = SealedFact { version: 5, until: Some(9), value: Some(b"granted") };
         let sealed = key.seal("grant", "a", &fact);
         assert_eq!(key.open("grant", "a", &sealed), Ok(fact));
-        assert_eq!(key.open("grant", "b", &sealed), Err(BadSeal::Forged));
-        assert_eq!(key.open("gran", "ta", &sealed), Err(BadSeal::Forged), "space and key are kept apart");
-        assert_eq!(FactKey::derive(&[8; 32]).open("grant", "a", &sealed), Err(BadSeal::Forged));
+        assert_eq!(key.open("grant", "b", &sealed), Err(SealError::Forged));
+        assert_eq!(key.open("gran", "ta", &sealed), Err(SealError::Forged), "space and key are kept apart");
+        assert_eq!(FactKey::derive(&[8; 32]).open("grant", "a", &sealed), Err(SealError::Forged));
         for at in 0..sealed.len() {
             let mut edited = sealed.clone();
             edited[at] ^= 1;
             assert!(key.open("grant", "a", &edited).is_err(), "byte {at}");
             assert!(key.open("grant", "a", &sealed[..at]).is_err(), "cut at {at}");
         }
-        assert_eq!(key.open("grant", "a", b"{\"plain\":1}"), Err(BadSeal::Missing));
+        assert_eq!(key.open("grant", "a", b"{\"plain\":1}"), Err(SealError::Missing));
         let removed = SealedFact { version: 6, until: None, value: None };
         assert_eq!(key.open("grant", "a", &key.seal("grant", "a", &removed)), Ok(removed));
     }

@@ -35,12 +35,14 @@ mod walk;
 pub use changes::{KeyChange, SignedInclusion, key_changes};
 pub use entry::{Leaf, ORIGIN, RunHead, chained_entry};
 pub(crate) use facts::{last_entry_at, named_versions, names_facts};
-pub use heads::{KeptHead, SignedHead, read_heads};
+pub use heads::{SavedHead, SignedHead, read_heads};
 pub use receipt::{Receipt, ReceiptProblem, ReceiptRecord, ReceiptReport, verify_receipt};
 pub(crate) use runs::TITLE_CHARS;
 pub use runs::VerifyReport;
 pub use tiles::{WrittenTiles, write_tiles};
-pub use verify::{BadPlace, BadRun, FirstBad, LedgerReport, UnsignedRun, VerifyOptions, verify_ledger, verify_run};
+pub use verify::{
+    BadRun, FirstBad, LedgerReport, ProblemLocation, UnsignedRun, VerifyOptions, verify_ledger, verify_run,
+};
 
 use crate::{
     SealedStore, Store,
@@ -118,7 +120,7 @@ struct Tip {
 
 /// What [`Sealer::seal_found`] did with the runs that had ended without an entry.
 #[derive(Debug, Default)]
-pub struct FoundRuns {
+pub struct SealReport {
     /// Sealed: their end was written by this program.
     pub sealed: usize,
     /// Not sealed: nothing proves how they ended.
@@ -146,7 +148,7 @@ impl Sealer {
         Self { facts: store.changes(), ..self }
     }
 
-    /// Sets who hears of new heads.
+    /// Sets the listener that is called for each new head.
     pub fn on_head(&self, listener: HeadListener) {
         self.listener.store(Some(Arc::new(listener)));
     }
@@ -167,7 +169,7 @@ impl Sealer {
 
     /// Adds runs that ended shortly before a crash and are not in the ledger, provided that this program wrote their
     /// end. Call this before anything else is added, because a new entry moves the time window. May block.
-    pub fn seal_found(&self) -> Result<FoundRuns, StoreError> {
+    pub fn seal_found(&self) -> Result<SealReport, StoreError> {
         let (sealed, since) = recently_sealed(&*self.store)?;
         self.adopt_chain()?;
         let filter = RunFilter {
@@ -176,7 +178,7 @@ impl Sealer {
             ..RunFilter::default()
         };
         let verifier = self.signer.verifier();
-        let mut found = FoundRuns::default();
+        let mut found = SealReport::default();
         let mut heads = Vec::new();
         for row in self.store.runs(&filter)? {
             let recent = row.ended_at.is_some_and(|at| since.is_none_or(|since| at >= since));

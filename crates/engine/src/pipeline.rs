@@ -476,7 +476,7 @@ fn late_note(
             step_id: Some(envelope.step_id.clone()),
             payload: facts::payload(&LateFacts { late: true, ok, effects }),
         }));
-        if let Err(error) = recorder.flush(Durability::Ride) {
+        if let Err(error) = recorder.flush(Durability::Deferred) {
             tracing::error!(%error, "a late answer could not be recorded");
         }
     }

@@ -39,15 +39,16 @@ pub(crate) struct RunScope {
     /// The run that first asked the questions of this one: this run itself, unless a call with an idempotency key was
     /// made again because nothing had been dispatched.
     pub(crate) origin: RunId,
-    /// How the caller can ask for the result later, if it can.
-    pub(crate) comeback: Option<Comeback>,
+    /// The idempotency key with which the caller can get the result later, if it gave one.
+    pub(crate) retry_key: Option<RetryKey>,
     /// The client's own id of the call that this run makes.
     pub(crate) client_call: Option<String>,
 }
 
-/// How the caller of a direct call can get its result after it stopped waiting: it repeats the call with its idempotency key.
+/// The idempotency key of a direct call. A caller that stopped waiting gets the result when it repeats the call with
+/// this key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Comeback {
+pub(crate) struct RetryKey {
     /// The key in the store.
     pub(crate) key: String,
     /// What is stored for it.
@@ -80,7 +81,7 @@ impl RunScope {
             parent: Some(parent),
             origin: self.origin,
             // The result of a nested call cannot be asked for later, because the call that makes it does not wait that long.
-            comeback: None,
+            retry_key: None,
             // The answer that was given ahead is about the call itself.
             client_call: None,
         }

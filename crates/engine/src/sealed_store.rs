@@ -4,13 +4,13 @@
 //! [`StoreError::Tampered`], and a listing leaves the fact out and logs it, so that one forged fact does not hide the others.
 //!
 //! A store of an earlier version holds facts without seals. The first process that works with it seals what it finds and
-//! leaves a mark. From then on a fact without a seal is forged. Whoever removes the mark does not get facts sealed again: the
-//! ledger names facts by then.
+//! leaves a mark. From then on a fact without a seal is forged. Removing the mark does not make the store seal such
+//! facts again: the ledger names facts by then.
 
 use crate::{
     BoxFuture,
     chain::Signer,
-    fact_seal::{self, BadSeal, FactChanges, FactName, SealedFact},
+    fact_seal::{self, FactChanges, FactName, SealError, SealedFact},
     ledger,
     store::{
         Batch, FrameVisitor, Head, Hints, LedgerEntry, LedgerMaker, LeftBehind, NewFact, NodeRow, Owner, Position,
@@ -148,7 +148,7 @@ impl SealedStore {
         let mut sealed = 0_u64;
         for space in self.inner.fact_spaces()? {
             self.each_stored(&space, &mut |fact| {
-                if self.signer.facts().open(&space, &fact.key, &fact.value) != Err(BadSeal::Missing) {
+                if self.signer.facts().open(&space, &fact.key, &fact.value) != Err(SealError::Missing) {
                     return Ok(());
                 }
                 let new = self.sealed(Some(&fact.value), fact.expires_at);
@@ -265,7 +265,7 @@ impl SealedStore {
                 let is_over = fact.until.is_some_and(|until| until <= Timestamp::now().as_microsecond());
                 (fact.version, fact.value.filter(|_| !is_over).map(<[u8]>::to_vec), false)
             }
-            Err(BadSeal::Forged) if self.has_foreign.load(Ordering::Acquire) => (0, None, true),
+            Err(SealError::Forged) if self.has_foreign.load(Ordering::Acquire) => (0, None, true),
             Err(problem) => return Err(tampered(space, &problem)),
         };
         Ok(Opened { stored: Some(stored), version, value, is_foreign })

@@ -56,7 +56,7 @@ const NAME_ENDS: [&str; 9] = [
 /// Why an argument counts as secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum MarkedBy {
+pub enum SecretSource {
     /// The tool's input schema.
     Schema,
     /// A rule of the policy.
@@ -72,7 +72,7 @@ pub struct SecretArgument {
     #[serde(rename = "p")]
     pub path: String,
     /// The rule that marks the argument as secret.
-    pub by: MarkedBy,
+    pub by: SecretSource,
 }
 
 /// What says which arguments are secret.
@@ -147,7 +147,7 @@ impl RunSecrets {
         each_text(args, &mut String::new(), &mut |path, text| {
             let found = pieces_of(text, placeholders);
             if !found.is_empty() && !secrets.iter().any(|secret| is_within(path, &secret.path)) {
-                pieces.push(SecretArgument { path: path.to_owned(), by: MarkedBy::Detector });
+                pieces.push(SecretArgument { path: path.to_owned(), by: SecretSource::Detector });
             }
             found.into_iter().for_each(|piece| self.learn(piece));
         });
@@ -380,13 +380,13 @@ pub(crate) fn whole_values(marks: SecretMarks<'_>, args: &Map<String, Value>) ->
         }
     };
     if let Some(tool) = marks.tool {
-        add(tool.secret_arguments(args), MarkedBy::Schema);
-        add(marks.policy.secret_arguments(tool, args), MarkedBy::Rule);
+        add(tool.secret_arguments(args), SecretSource::Schema);
+        add(marks.policy.secret_arguments(tool, args), SecretSource::Rule);
     }
     each_call_within(marks.tools, args, &mut String::new(), &mut |path, tool, args| {
         let within = |paths: Vec<String>| paths.into_iter().map(|inner| format!("{path}{inner}")).collect();
-        add(within(tool.secret_arguments(args)), MarkedBy::Schema);
-        add(within(marks.policy.secret_arguments(tool, args)), MarkedBy::Rule);
+        add(within(tool.secret_arguments(args)), SecretSource::Schema);
+        add(within(marks.policy.secret_arguments(tool, args)), SecretSource::Rule);
     });
     let mut named = Vec::new();
     each_text(args, &mut String::new(), &mut |path, text| {
@@ -395,7 +395,7 @@ pub(crate) fn whole_values(marks: SecretMarks<'_>, args: &Map<String, Value>) ->
             named.push(path.to_owned());
         }
     });
-    add(named, MarkedBy::Detector);
+    add(named, SecretSource::Detector);
     found
 }
 

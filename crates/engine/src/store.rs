@@ -58,15 +58,15 @@ pub enum RunKind {
     Call,
 }
 
-/// The owner of runs: a node in one of its lives (epochs). Opaque to everything but the store, which knows whether the
-/// owner is alive.
+/// The owner of runs: a node and its epoch (one run of its process). Only the store interprets an owner, and knows
+/// whether it is alive.
 ///
-/// A store handle has one owner for as long as it is open. A later life of the same node has a higher epoch.
+/// A store handle has one owner for as long as it is open. A later start of the same node has a higher epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner {
     /// The home or the machine.
     pub node: String,
-    /// Which of its lives.
+    /// The number of the start of its process; it grows with every start.
     pub epoch: u64,
 }
 
@@ -121,7 +121,7 @@ pub struct LeftBehind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// With the next batch that syncs, or soon: losing it to a power cut loses nothing that cannot be done again.
-    Ride,
+    Deferred,
     /// Before [`Store::durable`] answers.
     Sync,
 }
@@ -272,7 +272,7 @@ const FACTS_PER_PAGE: usize = 1000;
 /// Every store gives these guarantees:
 /// 1. Batches of one process become visible in the order of their `append` calls, each whole or not at all.
 /// 2. Once `durable(p)` has answered Ok, every batch appended up to `p` survives a power cut.
-/// 3. A `Ride` batch survives `kill -9` of the process within 100 ms of its append.
+/// 3. A `Deferred` batch survives `kill -9` of the process within 100 ms of its append.
 /// 4. After a failed sync, every later `append` and `durable` fails: a log that may have a hole is never continued.
 /// 5. A run's `(runId, seq)` is unique: appending a frame that exists already fails.
 /// 6. A full disk fails the batches that found no room, and the runs they belong to until these are claimed again. Once
@@ -283,7 +283,7 @@ pub trait Store: Send + Sync + 'static {
     /// Queues a batch. Fails at once when the store is poisoned; waits only when the queue is full.
     fn append(&self, batch: Batch) -> Result<Position, StoreError>;
 
-    /// Answers when everything up to the position is durable. Makes `Ride` batches durable as well.
+    /// Answers when everything up to the position is durable. Makes `Deferred` batches durable as well.
     fn durable(&self, position: Position) -> BoxFuture<'static, Result<(), StoreError>>;
 
     /// The same as [`Store::durable`], for a caller whose thread has no other work: the store may perform a short sync

@@ -97,7 +97,7 @@ impl Origin {
 
 /// Why a connection is refused before its first frame.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Unattributed {
+pub(crate) enum OriginError {
     /// Forwarding headers from an address that is not a trusted proxy.
     Proxy,
     /// A `Host` that is not this gateway's: the page of a site whose DNS name points to this machine.
@@ -110,18 +110,18 @@ pub(crate) fn origin(
     peer: IpAddr,
     is_tls: bool,
     headers: &HeaderMap,
-) -> Result<Origin, Unattributed> {
+) -> Result<Origin, OriginError> {
     let peer = peer.to_canonical();
     let trusted = settings.trusted_proxies.contains(&peer);
     let forwarded = FORWARDING.iter().any(|name| headers.contains_key(*name));
     if forwarded && !trusted {
-        return Err(Unattributed::Proxy);
+        return Err(OriginError::Proxy);
     }
     let host = headers.get(header::HOST).and_then(|h| h.to_str().ok()).unwrap_or_default();
     if settings.loopback_only && !trusted && !names_this_machine(settings, host) {
-        return Err(Unattributed::Host);
+        return Err(OriginError::Host);
     }
-    let address = if forwarded { client_behind(settings, headers).ok_or(Unattributed::Proxy)? } else { peer };
+    let address = if forwarded { client_behind(settings, headers).ok_or(OriginError::Proxy)? } else { peer };
     let browser = headers.get(header::ORIGIN).map(|o| String::from_utf8_lossy(o.as_bytes()).into_owned());
     let browser_allowed = browser.as_deref().is_none_or(|origin| allowed_origin(settings, origin, host));
     let is_local = address.is_loopback() && !forwarded;
@@ -180,33 +180,33 @@ fn allowed_origin(settings: &Settings, origin: &str, host: &str) -> bool {
 }
 
 /// Counts failed authentications by address.
-pub(crate) struct Guesses {
+pub(crate) struct AuthFailures {
     rules: RateLimit,
-    addresses: Mutex<HashMap<IpAddr, Tries>>,
-    /// What the other nodes of a cluster are to be told; `None` on a single machine.
+    addresses: Mutex<HashMap<IpAddr, AddressFailures>>,
+    /// Counts that have not been sent to the other nodes of the cluster; `None` on a single machine.
     pending: Option<Mutex<HashMap<IpAddr, Pending>>>,
 }
 
-/// What happened at this node since the others were told.
+/// What happened at this node since the counts were last sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Pending {
     /// Wrong credentials.
     pub(crate) wrong: u32,
-    /// The right credential was shown: wrong ones before it do not count any more.
+    /// The client sent the right credential, so its earlier wrong ones do not count any more.
     pub(crate) is_forgotten: bool,
 }
 
-struct Tries {
+struct AddressFailures {
     wrong: Vec<Instant>,
     locked_until: Option<Instant>,
 }
 
-impl Guesses {
+impl AuthFailures {
     pub(crate) fn new(rules: RateLimit) -> Self {
         Self { rules, addresses: Mutex::default(), pending: None }
     }
 
-    /// Also collects what other nodes are to be told.
+    /// Also collects the counts that are sent to other nodes.
     pub(crate) fn shared(self) -> Self {
         Self { pending: Some(Mutex::default()), ..self }
     }
@@ -240,7 +240,8 @@ impl Guesses {
         if addresses.len() >= MAX_REMEMBERED && !addresses.contains_key(&address) {
             return;
         }
-        let tries = addresses.entry(address).or_insert_with(|| Tries { wrong: Vec::new(), locked_until: None });
+        let tries =
+            addresses.entry(address).or_insert_with(|| AddressFailures { wrong: Vec::new(), locked_until: None });
         if tries.locked_until.is_none_or(|known| known < until) {
             tries.locked_until = Some(until);
         }
@@ -282,7 +283,9 @@ impl Guesses {
                 }
             }
         }
-        let tries = addresses.entry(origin.address).or_insert_with(|| Tries { wrong: Vec::new(), locked_until: None });
+        let tries = addresses
+            .entry(origin.address)
+            .or_insert_with(|| AddressFailures { wrong: Vec::new(), locked_until: None });
         tries.wrong.retain(|at| now.duration_since(*at) < self.rules.window);
         tries.wrong.push(now);
         if tries.wrong.len() >= self.rules.max_attempts.max(1) as usize {
@@ -321,12 +324,12 @@ mod tests {
         let mut settings = Settings::new("t");
         let peer: IpAddr = "127.0.0.1".parse().unwrap();
         let forwarded = headers(&[("host", "localhost"), ("x-forwarded-for", "203.0.113.9, 127.0.0.1")]);
-        assert_eq!(origin(&settings, peer, false, &forwarded).unwrap_err(), Unattributed::Proxy);
+        assert_eq!(origin(&settings, peer, false, &forwarded).unwrap_err(), OriginError::Proxy);
         settings.trusted_proxies = vec![peer];
         let found = origin(&settings, peer, false, &forwarded).unwrap();
         assert_eq!((found.address.to_string().as_str(), found.is_local), ("203.0.113.9", false));
         let forged = headers(&[("x-forwarded-for", "not an address")]);
-        assert_eq!(origin(&settings, peer, false, &forged).unwrap_err(), Unattributed::Proxy);
+        assert_eq!(origin(&settings, peer, false, &forged).unwrap_err(), OriginError::Proxy);
     }
 
     #[test]
@@ -334,7 +337,7 @@ mod tests {
         let settings = Settings::new("t");
         let peer: IpAddr = "127.0.0.1".parse().unwrap();
         let rebound = headers(&[("host", "evil.example:18789")]);
-        assert_eq!(origin(&settings, peer, false, &rebound).unwrap_err(), Unattributed::Host);
+        assert_eq!(origin(&settings, peer, false, &rebound).unwrap_err(), OriginError::Host);
         let own = headers(&[("host", "127.0.0.1:18789"), ("origin", "http://127.0.0.1:18789")]);
         assert!(origin(&settings, peer, false, &own).unwrap().browser_allowed);
         let evil = headers(&[("host", "[::1]:18789"), ("origin", "https://evil.example")]);
@@ -366,7 +369,7 @@ mod tests {
             "localhost:1:2",
         ] {
             let refused = origin(&settings, peer, false, &headers(&[("host", foreign)]));
-            assert_eq!(refused.unwrap_err(), Unattributed::Host, "{foreign}");
+            assert_eq!(refused.unwrap_err(), OriginError::Host, "{foreign}");
         }
         for page in ["null", "file://", "http://localhost.evil.example", "http://evil.example/127.0.0.1:1"] {
             let found = origin(&settings, peer, false, &headers(&[("host", "127.0.0.1:1"), ("origin", page)]));
@@ -402,7 +405,7 @@ mod tests {
 
     #[test]
     fn ten_wrong_guesses_lock_an_address_out_and_no_other() {
-        let guesses = Guesses::new(RateLimit::default());
+        let guesses = AuthFailures::new(RateLimit::default());
         let from = |ip: &str, browser: Option<&str>| Origin {
             address: ip.parse().unwrap(),
             is_local: ip == "127.0.0.1",

@@ -4,7 +4,7 @@ use crate::{
     admission::{Admitted, connection_slots::ConnectionSlot},
     gateway::Gateway,
     settings::{MAX_UNPROVEN_CONTROL_FRAMES, WRITE_STALL},
-    ws::{connection::hang_up, control_frames::ControlFrames, heard::Heard, upgrade},
+    ws::{connection::hang_up, control_frames::ControlFrames, tracked_stream::TrackedStream, upgrade},
 };
 use axum::{http::StatusCode, response::Response};
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
@@ -26,11 +26,11 @@ const HELLO_WITHIN: Duration = Duration::from_millis(HELLO_WITHIN_MS);
 pub(crate) fn accept(gateway: &Gateway, request: Admitted) -> Response {
     let own = gateway.clone();
     upgrade::open(gateway, request, MAX_HELLO_BYTES, move |socket, origin, slot| async move {
-        if !origin.browser_allowed || own.inner.guesses.locked(&origin).is_some() {
+        if !origin.browser_allowed || own.inner.auth_failures.locked(&origin).is_some() {
             return hang_up(socket, 1008, "not allowed").await;
         }
         if serve(socket, own.clone(), slot).await == Some(close::BAD_TOKEN) {
-            own.inner.guesses.wrong(&origin);
+            own.inner.auth_failures.wrong(&origin);
         }
     })
 }
@@ -41,7 +41,11 @@ pub(crate) fn not_a_socket() -> (StatusCode, &'static str) {
 }
 
 /// Serves a connection. Returns the close code if the gateway closed it.
-async fn serve<S>(mut socket: WebSocketStream<Heard<S>>, gateway: Gateway, slot: Arc<ConnectionSlot>) -> Option<u16>
+async fn serve<S>(
+    mut socket: WebSocketStream<TrackedStream<S>>,
+    gateway: Gateway,
+    slot: Arc<ConnectionSlot>,
+) -> Option<u16>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

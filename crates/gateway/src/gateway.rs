@@ -3,12 +3,12 @@
 
 use crate::{
     admission::{body::Bodies, connection_slots::ConnectionSlots},
-    auth::{Guesses, Secret},
+    auth::{AuthFailures, Secret},
     mount::{Endpoint, Mount},
     node::{HttpNodes, NodeSlots},
     request_slots::RequestSlots,
     settings::Settings,
-    shared_guesses,
+    shared_auth_failures,
     writes::Writes,
 };
 use std::sync::{Arc, PoisonError, RwLock};
@@ -26,7 +26,7 @@ pub(crate) struct Inner {
     hub: Hub,
     settings: Settings,
     pub(crate) secret: Secret,
-    pub(crate) guesses: Guesses,
+    pub(crate) auth_failures: AuthFailures,
     pub(crate) connection_slots: Arc<ConnectionSlots>,
     pub(crate) bodies: Arc<Bodies>,
     pub(crate) writes: Writes,
@@ -46,12 +46,12 @@ impl Gateway {
                 Err(error) => tracing::error!(error, "other nodes cannot be reached from here"),
             }
         }
-        let guesses = Guesses::new(settings.rate_limit.clone());
-        let guesses = if service.cluster().is_some() { guesses.shared() } else { guesses };
+        let auth_failures = AuthFailures::new(settings.rate_limit.clone());
+        let auth_failures = if service.cluster().is_some() { auth_failures.shared() } else { auth_failures };
         let inner = Inner {
             hub: Hub::new(service, settings.hub(), stop),
             secret: Secret::new(&settings.token),
-            guesses,
+            auth_failures,
             connection_slots: ConnectionSlots::new(),
             bodies: Arc::default(),
             writes: Writes::default(),
@@ -62,23 +62,24 @@ impl Gateway {
             settings,
         };
         let gateway = Self { inner: Arc::new(inner) };
-        if gateway.inner.guesses.is_shared() {
-            tokio::spawn(gateway.clone().share_guesses());
+        if gateway.inner.auth_failures.is_shared() {
+            tokio::spawn(gateway.clone().share_auth_failures());
         }
         gateway
     }
 
     /// Counts wrong credentials with the other nodes, until stopped.
-    async fn share_guesses(self) {
+    async fn share_auth_failures(self) {
         let mut number = 0_u32;
         loop {
             tokio::select! {
-                () = tokio::time::sleep(shared_guesses::TELL_EVERY) => {}
+                () = tokio::time::sleep(shared_auth_failures::TELL_EVERY) => {}
                 () = self.stop().cancelled() => return,
             }
             number = number.wrapping_add(1);
             let own = self.clone();
-            let look = move || shared_guesses::look(own.service().engine().store(), &own.inner.guesses, number);
+            let look =
+                move || shared_auth_failures::look(own.service().engine().store(), &own.inner.auth_failures, number);
             match tokio::task::spawn_blocking(look).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::debug!(%error, "wrong credentials are counted by this node alone now"),

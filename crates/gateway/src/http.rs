@@ -1,13 +1,13 @@
-//! The HTTP door: liveness and readiness, `POST /tools/invoke`, live events of a run, `/metrics`, and the console's pages.
-//! On any other path a WebSocket upgrade starts the Gateway's RPC.
+//! The HTTP door: liveness and readiness, `POST /tools/invoke`, live events of a run, `/metrics`, and the console's
+//! pages. On any other path a WebSocket upgrade starts the Gateway's RPC.
 
 use crate::{
     admission::{Admitted, Peer, Rule, admit, refusal, turn_away},
     bridge, console,
     gateway::Gateway,
+    http_methods::HttpMethods::{self, Any, Form, Get, Post, Read},
     request_slots::Permit,
     settings::{BODY_WITHIN, MAX_HTTP_BODY},
-    verbs::Verbs,
     ws::upgrade,
 };
 use axum::{
@@ -31,8 +31,8 @@ use toolyard_protocol::{EventType, ExecutionEvent, RunId, WorkspaceId};
 use toolyard_service::{
     Lane, Message, Object,
     cluster::envelope::NODE_PATH,
+    load_monitor::{self, EventLoop},
     params::{self, Checker},
-    pulse::{self, EventLoop},
     sessions::Key,
     tools::{Invocation, Invoked, Output, Refused},
     workspaces::held_scopes,
@@ -41,53 +41,38 @@ use toolyard_service::{
 /// A path, what it demands of a request, and what answers it.
 struct Route {
     path: &'static str,
-    verbs: Verbs,
+    methods: HttpMethods,
     rule: Rule,
     answer: fn(Gateway, Admitted) -> BoxFuture<'static, Response>,
 }
 
 /// Every path of the gateway itself. `*` matches one segment.
 const ROUTES: &[Route] = &[
-    Route { path: "/health", verbs: Verbs::Look, rule: Rule::open(), answer: |_, _| Box::pin(live()) },
-    Route { path: "/healthz", verbs: Verbs::Look, rule: Rule::open(), answer: |_, _| Box::pin(live()) },
-    Route { path: "/ready", verbs: Verbs::Look, rule: Rule::open(), answer: |g, _| Box::pin(ready(g)) },
-    Route { path: "/readyz", verbs: Verbs::Look, rule: Rule::open(), answer: |g, _| Box::pin(ready(g)) },
-    Route { path: "/metrics", verbs: Verbs::Look, rule: WITHOUT_BODY, answer: |g, r| Box::pin(metrics(g, r)) },
-    Route { path: "/tools/invoke", verbs: Verbs::Post, rule: WITH_BODY, answer: |g, r| Box::pin(invoke(g, r)) },
-    Route {
-        path: "/bridge",
-        verbs: Verbs::Any,
-        rule: Rule::first_frame(),
-        answer: |g, r| Box::pin(bridge_socket(g, r)),
-    },
-    Route {
-        path: "/bridge/inbound",
-        verbs: Verbs::Post,
-        rule: WITH_BODY,
-        answer: |g, r| Box::pin(bridge_inbound(g, r)),
-    },
+    Route { path: "/health", methods: Read, rule: Rule::open(), answer: |_, _| Box::pin(live()) },
+    Route { path: "/healthz", methods: Read, rule: Rule::open(), answer: |_, _| Box::pin(live()) },
+    Route { path: "/ready", methods: Read, rule: Rule::open(), answer: |g, _| Box::pin(ready(g)) },
+    Route { path: "/readyz", methods: Read, rule: Rule::open(), answer: |g, _| Box::pin(ready(g)) },
+    Route { path: "/metrics", methods: Read, rule: WITHOUT_BODY, answer: |g, r| Box::pin(metrics(g, r)) },
+    Route { path: "/tools/invoke", methods: Post, rule: WITH_BODY, answer: |g, r| Box::pin(invoke(g, r)) },
+    Route { path: "/bridge", methods: Any, rule: Rule::first_frame(), answer: |g, r| Box::pin(bridge_socket(g, r)) },
+    Route { path: "/bridge/inbound", methods: Post, rule: WITH_BODY, answer: |g, r| Box::pin(bridge_inbound(g, r)) },
     Route {
         path: "/console/session",
-        verbs: Verbs::Get,
+        methods: Get,
         rule: Rule::open(),
         answer: |g, r| Box::pin(console::session(g, r)),
     },
-    Route { path: "/pair", verbs: Verbs::Post, rule: console::FORM, answer: |g, r| Box::pin(console::pair(g, r)) },
-    Route { path: "/logout", verbs: Verbs::Post, rule: console::FORM, answer: |g, r| Box::pin(console::logout(g, r)) },
+    Route { path: "/pair", methods: Post, rule: console::FORM, answer: |g, r| Box::pin(console::pair(g, r)) },
+    Route { path: "/logout", methods: Post, rule: console::FORM, answer: |g, r| Box::pin(console::logout(g, r)) },
     Route {
         path: "/console/socket",
-        verbs: Verbs::Any,
+        methods: Any,
         rule: Rule::first_frame(),
         answer: |g, r| Box::pin(console::socket(g, r)),
     },
-    Route {
-        path: "/download/*",
-        verbs: Verbs::Get,
-        rule: Rule::open(),
-        answer: |g, r| Box::pin(console::download(g, r)),
-    },
-    Route { path: "/deny/*", verbs: Verbs::Form, rule: Rule::open(), answer: |g, r| Box::pin(console::deny(g, r)) },
-    Route { path: "/runs/*/events", verbs: Verbs::Get, rule: WITHOUT_BODY, answer: |g, r| Box::pin(run_events(g, r)) },
+    Route { path: "/download/*", methods: Get, rule: Rule::open(), answer: |g, r| Box::pin(console::download(g, r)) },
+    Route { path: "/deny/*", methods: Form, rule: Rule::open(), answer: |g, r| Box::pin(console::deny(g, r)) },
+    Route { path: "/runs/*/events", methods: Get, rule: WITHOUT_BODY, answer: |g, r| Box::pin(run_events(g, r)) },
 ];
 
 const WITH_BODY: Rule = Rule::credential(MAX_HTTP_BODY, BODY_WITHIN);
@@ -121,10 +106,10 @@ async fn entrance(State(gateway): State<Gateway>, ConnectInfo(peer): ConnectInfo
         return crate::node::serve(&gateway, cluster, &peer, request).await;
     }
     // `/pair` is both a page and the target of its form.
-    let is_page = Verbs::Look.takes(request.method()) && request.uri().path() == "/pair";
+    let is_page = Read.accept(request.method()) && request.uri().path() == "/pair";
     if let Some(route) = Route::find(request.uri().path()).filter(|_| !is_page) {
-        if !route.verbs.takes(request.method()) {
-            return turn_away(&gateway, &peer, &request, wrong_method(route.verbs));
+        if !route.methods.accept(request.method()) {
+            return turn_away(&gateway, &peer, &request, wrong_method(route.methods));
         }
         return match admit(&gateway, &peer, route.rule, request) {
             Ok(admitted) => (route.answer)(gateway, admitted).await,
@@ -174,7 +159,7 @@ pub(crate) fn json_response(status: StatusCode, value: &impl Serialize) -> Respo
     response
 }
 
-pub(crate) fn wrong_method(allowed: Verbs) -> Response {
+pub(crate) fn wrong_method(allowed: HttpMethods) -> Response {
     let mut response = (StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed").into_response();
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed.names()));
     response
@@ -182,13 +167,13 @@ pub(crate) fn wrong_method(allowed: Verbs) -> Response {
 
 /// What `/health` answers.
 #[derive(Serialize)]
-struct Live {
+struct HealthReport {
     ok: bool,
     status: &'static str,
 }
 
 async fn live() -> Response {
-    fresh(json_response(StatusCode::OK, &Live { ok: true, status: "live" }))
+    fresh(json_response(StatusCode::OK, &HealthReport { ok: true, status: "live" }))
 }
 
 /// What `/ready` answers.
@@ -219,7 +204,7 @@ async fn ready(gateway: Gateway) -> Response {
         ready: failing.is_empty(),
         failing,
         uptime_ms: gateway.service().uptime_ms(),
-        event_loop: gateway.hub().pulse().report(),
+        event_loop: gateway.hub().load_monitor().report(),
     };
     fresh(json_response(status, &readiness))
 }
@@ -322,8 +307,8 @@ async fn invoke(gateway: Gateway, request: Admitted) -> Response {
     }
 }
 
-/// The body of `POST /tools/invoke`. A field of another kind than expected is left aside, as the real gateway does; only
-/// the tool and its arguments must be right.
+/// The body of `POST /tools/invoke`. A field of another kind than expected is left aside, as the real gateway does;
+/// only the tool and its arguments must be right.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct InvokeBody {
@@ -432,7 +417,7 @@ struct ObjectSchema {
 
 /// The response of `POST /tools/invoke` if the call succeeded.
 #[derive(Serialize)]
-struct Done {
+struct InvokeSuccess {
     ok: bool,
     result: Output,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -443,7 +428,7 @@ fn invoked_response(invoked: Invoked) -> Response {
     match invoked.outcome {
         Ok(result) => {
             let deduplicated = invoked.deduplicated.then_some(true);
-            json_response(StatusCode::OK, &Done { ok: true, result, deduplicated })
+            json_response(StatusCode::OK, &InvokeSuccess { ok: true, result, deduplicated })
         }
         Err(refused) => {
             let (status, kind) = http_status(&refused);
@@ -489,8 +474,8 @@ async fn metrics(gateway: Gateway, request: Admitted) -> Response {
         ("toolyard_pending_approvals", "Approvals that wait.", engine.approvals().pending().len() as f64),
         ("toolyard_tools", "Tools in the catalog.", engine.tools().snapshot.len() as f64),
         ("toolyard_uptime_seconds", "Seconds since the start.", gateway.service().uptime_ms() as f64 / 1000.0),
-        ("process_resident_memory_bytes", "Memory in RAM.", pulse::rss_bytes() as f64),
-        ("process_cpu_seconds_total", "CPU time so far.", pulse::cpu_seconds()),
+        ("process_resident_memory_bytes", "Memory in RAM.", load_monitor::rss_bytes() as f64),
+        ("process_cpu_seconds_total", "CPU time so far.", load_monitor::cpu_seconds()),
     ]);
     if let Some(models) = gateway.service().models() {
         page.push_str(&models.metrics());

@@ -16,6 +16,7 @@ pub mod echo;
 pub mod fuzzing;
 mod gateway;
 pub mod http;
+mod http_methods;
 pub mod listen;
 pub mod local;
 pub mod mount;
@@ -24,9 +25,8 @@ mod request_slots;
 pub mod routes;
 mod rpc;
 pub mod settings;
-mod shared_guesses;
+mod shared_auth_failures;
 pub mod tls;
-mod verbs;
 mod writes;
 mod ws;
 

@@ -5,8 +5,8 @@ use crate::{
     admission::{Admitted, Peer, Rule, admit, body::Received, turn_away},
     gateway::Gateway,
     http::wrong_method,
+    http_methods::HttpMethods,
     request_slots::Permit,
-    verbs::Verbs,
 };
 use axum::{
     body::{Body, Bytes},
@@ -63,8 +63,8 @@ impl Mount {
 
 pub(crate) async fn serve(mount: Mount, gateway: &Gateway, peer: &Peer, request: Request) -> axum::response::Response {
     let rule = mount.endpoint.rule(request.uri().path());
-    if rule.is_open() && !Verbs::Look.takes(request.method()) {
-        return turn_away(gateway, peer, &request, wrong_method(Verbs::Look));
+    if rule.is_open() && !HttpMethods::Read.accept(request.method()) {
+        return turn_away(gateway, peer, &request, wrong_method(HttpMethods::Read));
     }
     match admit(gateway, peer, rule, request) {
         Ok(admitted) => answer(&mount, gateway, rule, admitted).await.unwrap_or_else(|refused| refused),

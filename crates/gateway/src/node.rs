@@ -8,8 +8,8 @@ use crate::{
     admission::{Peer, coded, read_node_body, refuse_unread, turn_away},
     gateway::Gateway,
     http::wrong_method,
+    http_methods::HttpMethods,
     mount::MountBody,
-    verbs::Verbs,
 };
 use axum::{
     body::{Body, Bytes},
@@ -61,7 +61,7 @@ impl Default for NodeSlots {
 /// Answers a request of another node.
 pub(crate) async fn serve(gateway: &Gateway, cluster: &Cluster, peer: &Peer, request: Request) -> Response<Body> {
     if request.method() != Method::POST {
-        return turn_away(gateway, peer, &request, wrong_method(Verbs::Post));
+        return turn_away(gateway, peer, &request, wrong_method(HttpMethods::Post));
     }
     let (envelope, mac) = (text(request.headers(), ENVELOPE_HEADER), text(request.headers(), MAC_HEADER));
     let envelope = match cluster.admit(&envelope, &mac).await {

@@ -49,12 +49,12 @@ impl Default for RequestSlots {
 
 /// Identifies requests that are counted together. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Share {
+pub(crate) struct RequestGroup {
     principal: Arc<str>,
     source: Arc<str>,
 }
 
-impl Share {
+impl RequestGroup {
     pub(crate) fn new(principal: &str, source: &str) -> Self {
         Self { principal: principal.into(), source: source.into() }
     }
@@ -109,7 +109,7 @@ enum Kind {
 /// A slot of a request in flight; released when dropped.
 pub(crate) struct Permit {
     pool: Arc<Pool>,
-    share: Share,
+    share: RequestGroup,
     kind: Kind,
     /// Set once the slot was released under the lock.
     is_void: bool,
@@ -164,12 +164,12 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn permit(self: &Arc<Self>, share: Share, kind: Kind) -> Permit {
+    fn permit(self: &Arc<Self>, share: RequestGroup, kind: Kind) -> Permit {
         Permit { pool: self.clone(), share, kind, is_void: false }
     }
 
     /// A slot, or `None` when too much waits already.
-    fn take(self: &Arc<Self>, share: &Share, bytes: usize) -> Option<RequestSlot> {
+    fn take(self: &Arc<Self>, share: &RequestGroup, bytes: usize) -> Option<RequestSlot> {
         let mut state = self.lock();
         let has_queue = state.sources.get(&share.source).is_some_and(|source| !source.queue.is_empty());
         if !has_queue && let Some(kind) = state.start(self.limits, share) {
@@ -201,7 +201,7 @@ impl Pool {
         }))
     }
 
-    fn give_back(self: &Arc<Self>, share: &Share, kind: Kind) {
+    fn give_back(self: &Arc<Self>, share: &RequestGroup, kind: Kind) {
         let mut undelivered = Vec::new();
         {
             let mut state = self.lock();
@@ -218,7 +218,7 @@ impl Pool {
         while passed < state.turns.len() {
             let Some(name) = state.turns.pop_front() else { return };
             let Some(principal) = state.sources.get(&name).map(|source| source.principal.clone()) else { continue };
-            let share = Share { principal, source: name.clone() };
+            let share = RequestGroup { principal, source: name.clone() };
             let Some(kind) = state.start(self.limits, &share) else {
                 state.turns.push_back(name);
                 passed += 1;
@@ -258,7 +258,7 @@ impl Pool {
 }
 
 impl State {
-    fn source(&mut self, share: &Share) -> &mut Source {
+    fn source(&mut self, share: &RequestGroup) -> &mut Source {
         self.sources.entry(share.source.clone()).or_insert_with(|| Source {
             principal: share.principal.clone(),
             running: 0,
@@ -268,7 +268,7 @@ impl State {
     }
 
     /// Takes a slot, if the shares allow it.
-    fn start(&mut self, limits: Limits, share: &Share) -> Option<Kind> {
+    fn start(&mut self, limits: Limits, share: &RequestGroup) -> Option<Kind> {
         let free = limits.running.saturating_sub(self.running);
         let of_principal = self.principals.get(&share.principal).copied().unwrap_or_default();
         let of_source = self.sources.get(&share.source).map_or(0, |source| source.running);
@@ -288,7 +288,7 @@ impl State {
         Some(kind)
     }
 
-    fn end(&mut self, share: &Share, kind: Kind) {
+    fn end(&mut self, share: &RequestGroup, kind: Kind) {
         match kind {
             Kind::Shared => self.running -= 1,
             Kind::Reserved => self.reserved -= 1,
@@ -323,7 +323,7 @@ impl State {
 
 impl Gateway {
     /// A slot for a request, or `None` when too much waits already.
-    pub(crate) fn slot(&self, share: &Share, lane: Lane, bytes: usize) -> Option<RequestSlot> {
+    pub(crate) fn slot(&self, share: &RequestGroup, lane: Lane, bytes: usize) -> Option<RequestSlot> {
         let request_slots = &self.inner.request_slots;
         let pool = match lane {
             Lane::Express => &request_slots.express,
@@ -335,7 +335,7 @@ impl Gateway {
 
     /// A slot for an HTTP request that has shown the shared credential; waits its turn.
     pub(crate) async fn http_place(&self, origin: &Origin, lane: Lane, bytes: usize) -> Result<Permit, Response> {
-        let share = Share::new("operator", &format!("http:{}", origin.address));
+        let share = RequestGroup::new("operator", &format!("http:{}", origin.address));
         match self.slot(&share, lane, bytes) {
             Some(RequestSlot::Now(permit)) => Ok(permit),
             Some(RequestSlot::Queued(slot)) => slot.turn().await.ok_or_else(|| busy("the gateway is stopping")),
@@ -353,7 +353,7 @@ mod tests {
     }
 
     /// Takes slots at once until there are no more.
-    fn hang(pool: &Arc<Pool>, share: &Share) -> Vec<Permit> {
+    fn hang(pool: &Arc<Pool>, share: &RequestGroup) -> Vec<Permit> {
         let mut held = Vec::new();
         while let Some(RequestSlot::Now(permit)) = pool.take(share, 1) {
             held.push(permit);
@@ -367,14 +367,14 @@ mod tests {
         let mut held = Vec::new();
         let mut counts = Vec::new();
         for n in 0..4 {
-            let mine = hang(&pool, &Share::new("operator", &format!("c{n}")));
+            let mine = hang(&pool, &RequestGroup::new("operator", &format!("c{n}")));
             counts.push(mine.len());
             held.extend(mine);
         }
         assert_eq!(counts[0], 512, "one source alone gets half");
         assert!(counts.iter().all(|count| *count >= 1), "{counts:?}");
         assert!(held.len() <= 768 + 8, "a principal leaves request_slots for others: {counts:?}");
-        let other = hang(&pool, &Share::new("device:d", "c9"));
+        let other = hang(&pool, &RequestGroup::new("device:d", "c9"));
         assert!(other.len() >= 64, "{}", other.len());
         drop((held, other));
         let state = pool.lock();
@@ -384,7 +384,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn those_that_wait_are_served_by_turns() {
         let pool = Pool::new(Limits { running: 1, waiting: 100, reserve: 0 });
-        let (loud, quiet) = (Share::new("a", "loud"), Share::new("b", "quiet"));
+        let (loud, quiet) = (RequestGroup::new("a", "loud"), RequestGroup::new("b", "quiet"));
         let mut held = hang(&pool, &loud);
         let mut queued = Vec::new();
         for share in [&loud, &loud, &loud, &quiet] {
@@ -408,13 +408,13 @@ mod tests {
     #[test]
     fn what_waits_is_bounded_for_each_source() {
         let pool = Pool::new(Limits { running: 2, waiting: 100, reserve: 0 });
-        let loud = Share::new("a", "loud");
+        let loud = RequestGroup::new("a", "loud");
         let mut waiting = Vec::new();
         while let Some(slot) = pool.take(&loud, 1) {
             waiting.push(slot);
         }
         assert_eq!(pool.lock().waiting, 50, "half of all request_slots to wait");
-        assert!(pool.take(&Share::new("b", "quiet"), 1).is_some());
+        assert!(pool.take(&RequestGroup::new("b", "quiet"), 1).is_some());
         drop(waiting);
         assert_eq!(pool.lock().waiting_bytes, 0);
     }
@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn a_place_nobody_waits_for_any_more_is_passed_on() {
         let pool = pool(1, 100);
-        let (a, b) = (Share::new("a", "a"), Share::new("b", "b"));
+        let (a, b) = (RequestGroup::new("a", "a"), RequestGroup::new("b", "b"));
         let held = hang(&pool, &a);
         let gone = pool.take(&a, 1);
         drop(gone);

@@ -1,4 +1,5 @@
-//! Requests of the WebSocket door: checks who may make one, and finds the method that answers it.
+//! Requests of the WebSocket door: checks whether the client may make the request, and finds the method that answers
+//! it.
 
 use crate::{gateway::Gateway, writes, ws::frame::Request};
 use serde_json::value::RawValue;

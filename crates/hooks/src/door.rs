@@ -26,15 +26,15 @@ use toolyard_engine::{
 };
 use toolyard_protocol::{Failure, RunId, ToolResult, WorkspaceId};
 
-/// How long a hook is held open. The hooks are installed with a timeout of ten minutes, and a hook that is cut off runs
-/// the tool.
+/// How long a hook may wait for the decision about its call. The hooks are installed with a timeout of ten minutes, and
+/// a hook that is cut off runs the tool.
 const HELD_FOR: Duration = Duration::from_secs(570);
 /// How long the hook after a call waits until the call's end is durable.
 const CLOSED_WITHIN: Duration = Duration::from_secs(20);
 /// The advice for a call about which nobody could be asked.
 const NOBODY_ASKED: &str = "Run `toolyard approvals watch` or open the console to answer, then make the call again; or \
                             allow it in the policy.";
-/// The events before a call, of all clients. Anything doubtful about them is a refusal.
+/// The events before a call, of all clients. If such an event cannot be processed, the call is refused.
 const DECIDING: [&str; 3] = ["PreToolUse", "BeforeTool", "ConfigChange"];
 
 /// An event as a hook process sends it.
@@ -46,7 +46,7 @@ pub struct HookRequest {
     pub payload: Value,
     /// Whether the client says that its user is there to answer its own questions.
     pub is_attended: bool,
-    /// The workspace of whoever sent it.
+    /// The workspace of its sender.
     pub workspace: WorkspaceId,
 }
 
@@ -402,9 +402,11 @@ fn settings_changed(client: Client, file: Option<&Path>) -> HookAnswer {
     let settings: Option<Value> = serde_json::from_str(&text).ok();
     let off = settings.as_ref().and_then(|settings| settings.get("disableAllHooks")).and_then(Value::as_bool);
     match (settings.is_some(), off) {
-        (true, Some(true)) => HookAnswer::refuse("Toolyard: these settings switch hooks off; they are not taken over."),
+        (true, Some(true)) => {
+            HookAnswer::refuse("Toolyard: these settings switch hooks off, so the change is refused.")
+        }
         (true, _) => noted(client),
         // Claude Code ignores settings that it cannot read, and hooks in them.
-        (false, _) => HookAnswer::refuse("Toolyard: these settings are no JSON; they are not taken over."),
+        (false, _) => HookAnswer::refuse("Toolyard: these settings are not JSON, so the change is refused."),
     }
 }

@@ -1,4 +1,4 @@
-//! The state of a file at one moment, and how a file gets it back.
+//! The state of a file before a call (its before-image), and how a file is restored from it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

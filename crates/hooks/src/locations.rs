@@ -1,4 +1,5 @@
-//! Where a path leads: into the project, to its settings and hooks, or out of it.
+//! [`PathLocation`]: whether a path is inside the project, belongs to its settings and hooks, or is outside the
+//! project.
 
 use std::{
     ffi::OsStr,

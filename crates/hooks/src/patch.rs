@@ -1,4 +1,4 @@
-//! The files that a patch of Codex's `apply_patch` changes. Its content is not judged here.
+//! The files that a patch of Codex's `apply_patch` changes. The content of the patch does not affect the result.
 
 /// A file that a patch changes.
 #[derive(Debug, Clone, PartialEq, Eq)]

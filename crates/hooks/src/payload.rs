@@ -1,4 +1,4 @@
-//! What clients send to their hooks, read into one form.
+//! Parses the events that clients send to their hooks. Every client's format becomes the same type.
 
 use crate::Client;
 use serde::Deserialize;

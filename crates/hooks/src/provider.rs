@@ -1,5 +1,5 @@
-//! The engine's view of a native call. The client runs the tool, not Toolyard: `prepare` keeps what is there before the
-//! call, `execute` lets the client go on and waits for its next hook, and then looks at what changed.
+//! The engine's view of a native call. The client runs the tool, not Toolyard: `prepare` stores the before-images, and
+//! `execute` lets the client continue, waits for its next hook, and then finds what changed.
 
 use crate::{
     image::{self, FileState},

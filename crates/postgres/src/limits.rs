@@ -36,7 +36,7 @@ pub const IDLE_CONNECTIONS: usize = 3;
 
 /// Bytes that may be queued before `append` waits.
 pub const QUEUE_BYTES: usize = 64 << 20;
-/// How long a `Ride` batch waits for further batches. The trait guarantees 100 ms.
+/// How long a `Deferred` batch waits for further batches. The trait guarantees 100 ms.
 pub const RIDE_DELAY: Duration = Duration::from_millis(20);
 /// A caller's thread waits at most this long for its own commit; then the writer's thread waits for the answer.
 pub const LEAD_WITHIN: Duration = Duration::from_millis(2);

@@ -15,7 +15,7 @@ const STEPS_EVERY: Duration = Duration::from_secs(1);
 
 methods! {
     /// Sends the events of all runs for a while: each event of a run, and at most one of a step in a second.
-    RunsFollow = "runs.follow", Terms::read().local().lane(Lane::Waiting), FollowParams => Followed;
+    RunsFollow = "runs.follow", Terms::read().local().lane(Lane::Waiting), FollowParams => FollowedEvents;
 }
 
 /// How long runs are followed.
@@ -27,10 +27,10 @@ pub struct FollowParams {
     pub wait_ms: Option<Count>,
 }
 
-/// What was sent meanwhile.
+/// A summary of the events that the request has sent.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Followed {
+pub struct FollowedEvents {
     /// Events that were sent.
     pub events: u64,
     /// Whether events were lost, so that the list must be read again.
@@ -38,7 +38,7 @@ pub struct Followed {
 }
 
 impl Handle<RunsFollow> for Service {
-    async fn handle(&self, call: &Call<'_>, params: FollowParams) -> Result<Followed, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: FollowParams) -> Result<FollowedEvents, MethodError> {
         let Some(sink) = &call.events else {
             return Err(Failure::new(ErrorCode::Unavailable, "this door cannot send events within a request")
                 .suggest("Use console.subscribe or runs.subscribe.")
@@ -49,7 +49,7 @@ impl Handle<RunsFollow> for Service {
         let mut events = self.engine().watch_events(subscription).await;
         let end = Instant::now() + wait;
         let mut step_told: Option<Instant> = None;
-        let mut followed = Followed { events: 0, lost: false };
+        let mut followed = FollowedEvents { events: 0, lost: false };
         while let Ok(Some(event)) = tokio::time::timeout_at(end, events.next()).await {
             if !event.event_type.is_of_run() {
                 if step_told.is_some_and(|at| at.elapsed() < STEPS_EVERY) {

@@ -3,9 +3,9 @@
 
 use crate::{
     Call, Handle, Hub, Lane, MethodError, NoParams, PluginReport, Role, Terms,
-    hub::{Present, lock},
+    hub::{PresenceEntry, lock},
+    load_monitor::{self, EventLoop},
     methods,
-    pulse::{self, EventLoop},
     service::blocking,
     sessions::{self, RecentSession},
 };
@@ -34,7 +34,7 @@ methods! {
     /// Reports the state of this gateway: agents, sessions, runs, connections, tools.
     Status = "status", Terms::read(), StatusParams => StatusAnswer;
     /// Lists this gateway and the clients that are connected to it.
-    SystemPresence = "system-presence", Terms::read(), NoParams => Vec<Present>;
+    SystemPresence = "system-presence", Terms::read(), NoParams => Vec<PresenceEntry>;
 }
 
 /// The parameters of a health request.
@@ -113,7 +113,7 @@ impl Hub {
                 Err(_) => older,
             },
         };
-        Ok(HealthAnswer { ok: self.is_writable(), event_loop: self.pulse().report(), ..health })
+        Ok(HealthAnswer { ok: self.is_writable(), event_loop: self.load_monitor().report(), ..health })
     }
 
     fn is_writable(&self) -> bool {
@@ -155,7 +155,7 @@ impl Hub {
             plugins: PluginsHealth { loaded, errors, unavailable },
             default_agent_id: sessions::DEFAULT_AGENT,
             sessions: SessionsHealth { path: self.settings().state_path.clone(), count, recent },
-            event_loop: self.pulse().report(),
+            event_loop: self.load_monitor().report(),
         };
         // A summary names sessions, so that one is kept for the default workspace alone.
         if workspace.is_default() {
@@ -297,7 +297,7 @@ impl Handle<Status> for Hub {
             Ok::<_, MethodError>((sessions::open_runs(&store, &of)?, sessions::current(&store, &of, &sessions)?))
         })
         .await?;
-        let event_loop = self.pulse().report();
+        let event_loop = self.load_monitor().report();
         Ok(StatusAnswer {
             runtime_version: env!("CARGO_PKG_VERSION"),
             main_heartbeat_enabled: true,
@@ -313,7 +313,7 @@ impl Handle<Status> for Hub {
             default_agent_id: sessions::DEFAULT_AGENT,
             event_loop_degraded: event_loop.degraded,
             event_loop,
-            process_memory: ProcessMemory { rss_bytes: pulse::rss_bytes() },
+            process_memory: ProcessMemory { rss_bytes: load_monitor::rss_bytes() },
             connections: self.count_of(&workspace),
             tools: ToolsStatus { count: tools.snapshot.len(), registry_version: tools.snapshot.version().to_owned() },
             uptime_ms: service.uptime_ms(),
@@ -324,7 +324,7 @@ impl Handle<Status> for Hub {
 }
 
 impl Handle<SystemPresence> for Hub {
-    async fn handle(&self, call: &Call<'_>, _: NoParams) -> Result<Vec<Present>, MethodError> {
+    async fn handle(&self, call: &Call<'_>, _: NoParams) -> Result<Vec<PresenceEntry>, MethodError> {
         Ok(self.presence(&call.caller.workspace))
     }
 }

@@ -17,6 +17,7 @@ pub mod follow;
 mod health;
 pub mod hub;
 mod list;
+pub mod load_monitor;
 pub mod local;
 pub mod logs;
 mod method;
@@ -28,7 +29,6 @@ pub mod params;
 pub mod plans;
 pub mod policy;
 pub mod proof;
-pub mod pulse;
 mod registry;
 pub mod run_digest;
 mod run_facts;
@@ -44,13 +44,13 @@ pub mod workspaces;
 
 pub use bridge::{BRIDGE_FRAMES, BridgeOut, BridgeOutgoing, Message, Receive, SessionTools};
 pub use error::{MethodError, RpcError};
-pub use hub::{Hub, Unanswered, WeakHub};
+pub use hub::{Hub, RequestError, WeakHub};
 pub use list::EVENTS;
-pub use method::{AnyJson, Call, ClientRequest, EventSink, Handle, Lane, Method, NoParams, Reach, Role, Terms};
+pub use method::{AnyJson, Call, ClientRequest, EventSink, Handle, Lane, Method, MethodDoors, NoParams, Role, Terms};
 pub use operate::{ConfigAnswer, LogTail, LogsTail, TailParams};
 pub use registry::{Definitions, Entry, MethodSchemas, Methods, SharedSchemas, TypeSchemas};
 pub use run_facts::RunCounts;
-pub use service::{LeftOutTool, PluginReport, ProcessInfo, Service};
+pub use service::{OmittedTool, PluginReport, ProcessInfo, Service};
 pub use settings::HubSettings;
 
 /// A JSON object of no fixed shape.

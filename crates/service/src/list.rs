@@ -151,7 +151,7 @@ pub const EVENTS: &[&str] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Reach, Role};
+    use crate::{MethodDoors, Role};
     use toolyard_engine::authority::{Effect, Power};
 
     #[test]
@@ -160,10 +160,10 @@ mod tests {
             let (name, terms, demand) = (entry.name, &entry.terms, &entry.terms.demand);
             assert!(demand.effect == Effect::None || demand.scope.is_some() || terms.role == Role::Node, "{name}");
             if demand.effect == Effect::Unrecorded {
-                assert_eq!(terms.reach, Reach::Local, "{name}: what leaves no record stays on this machine");
+                assert_eq!(terms.reach, MethodDoors::Local, "{name}: what leaves no record stays on this machine");
             }
             if demand.uses.contains(&Power::Grant) || demand.uses.contains(&Power::HostPaths) {
-                assert!(demand.person && terms.reach == Reach::Local, "{name}");
+                assert!(demand.person && terms.reach == MethodDoors::Local, "{name}");
             }
             assert!(entry.about.ends_with('.'), "{name}: the reference needs a sentence");
         }

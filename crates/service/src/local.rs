@@ -19,7 +19,7 @@ const MAX_SHOWN: usize = 80;
 
 methods! {
     /// Reports the version, home, vault and activity of this process.
-    YardStatus = "yard.status", Terms::read().local(), YardStatusParams => YardState;
+    YardStatus = "yard.status", Terms::read().local(), YardStatusParams => ProcessStatus;
     /// Lists the tools that the caller may see.
     ToolsList = "tools.list", Terms::read().local(), ToolsListParams => ToolList;
     /// Describes one tool: its definition, its source, and the policy's decision.
@@ -39,7 +39,7 @@ methods! {
 /// The state of this process.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct YardState {
+pub struct ProcessStatus {
     /// Which Toolyard it is.
     #[serde(flatten)]
     pub process: ProcessInfo,
@@ -74,7 +74,7 @@ pub struct YardStatusParams {
 }
 
 impl Handle<YardStatus> for Service {
-    async fn handle(&self, call: &Call<'_>, params: YardStatusParams) -> Result<YardState, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: YardStatusParams) -> Result<ProcessStatus, MethodError> {
         let tools = self.engine().tools();
         let (session_key, open_questions) = match params.full {
             true => {
@@ -84,7 +84,7 @@ impl Handle<YardStatus> for Service {
             }
             false => (None, None),
         };
-        Ok(YardState {
+        Ok(ProcessStatus {
             process: self.info().clone(),
             uptime_ms: self.uptime_ms(),
             tools: tools.snapshot.len(),

@@ -96,7 +96,7 @@ impl fmt::Debug for Call<'_> {
 
 /// Which doors carry a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub enum MethodDoors {
     /// The WebSocket door, the console, the local socket and the command line.
     Everywhere,
     /// The WebSocket door and the console.
@@ -105,7 +105,7 @@ pub enum Reach {
     Local,
 }
 
-impl Reach {
+impl MethodDoors {
     /// The words in documentation.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -144,7 +144,7 @@ pub struct Terms {
     /// What it demands of its caller.
     pub demand: Demand,
     /// The doors that carry it.
-    pub reach: Reach,
+    pub reach: MethodDoors,
     /// The roles that may send it.
     pub role: Role,
     /// The requests it competes with.
@@ -160,7 +160,7 @@ impl Terms {
     pub const fn new(scope: Option<Scope>, effect: Effect) -> Self {
         Self {
             demand: Demand::new(scope, effect),
-            reach: Reach::Gateway,
+            reach: MethodDoors::Gateway,
             role: Role::Operator,
             lane: Lane::Ordinary,
             is_limited: false,
@@ -212,14 +212,14 @@ impl Terms {
 
     /// Carried by every door; a client may say for which session.
     pub const fn everywhere(mut self) -> Self {
-        self.reach = Reach::Everywhere;
+        self.reach = MethodDoors::Everywhere;
         self.takes_session = true;
         self
     }
 
     /// Carried by the local socket and the command line alone.
     pub const fn local(mut self) -> Self {
-        self.reach = Reach::Local;
+        self.reach = MethodDoors::Local;
         self
     }
 
@@ -267,12 +267,12 @@ impl Terms {
 
     /// Whether the WebSocket door carries it.
     pub fn is_on_gateway(&self) -> bool {
-        self.reach != Reach::Local
+        self.reach != MethodDoors::Local
     }
 
     /// Whether the local socket and the command line carry it.
     pub fn is_local(&self) -> bool {
-        self.reach != Reach::Gateway
+        self.reach != MethodDoors::Gateway
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{
     AnyJson, Call, Handle, Hub, Lane, MethodError, NoParams, Object, Role, RpcError, Terms,
     hub::Connection,
     methods,
-    offers::{Taken, WordsOfRefusal},
+    offers::{RefusalReason, ResultReceipt},
     params::Text,
 };
 use jiff::Timestamp;
@@ -22,7 +22,7 @@ methods! {
     /// Shows one node and what it announced.
     NodeDescribe = "node.describe", Terms::read(), NodeParams => DescribedNode;
     /// Accepts a node's answer to a command.
-    NodeInvokeResult = "node.invoke.result", ANSWER, NodeResultParams => Taken;
+    NodeInvokeResult = "node.invoke.result", ANSWER, NodeResultParams => ResultReceipt;
 }
 
 /// A node by id.
@@ -132,12 +132,12 @@ pub struct NodeResultParams {
     payload_json: Option<Text>,
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
-    error: Option<WordsOfRefusal>,
+    error: Option<RefusalReason>,
 }
 
 impl Handle<NodeInvokeResult> for Hub {
     /// An answer for which nobody waits any more is accepted: it is not the node's error.
-    async fn handle(&self, call: &Call<'_>, params: NodeResultParams) -> Result<Taken, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: NodeResultParams) -> Result<ResultReceipt, MethodError> {
         let node = call.connection()?;
         if &*params.node_id != node.node_id() {
             return Err(RpcError::invalid("nodeId mismatch").into());
@@ -149,7 +149,7 @@ impl Handle<NodeInvokeResult> for Hub {
                 None => Ok(params.payload),
             }
         } else {
-            Err(WordsOfRefusal::read(params.error, "the node gave no reason"))
+            Err(RefusalReason::read(params.error, "the node gave no reason"))
         };
         Ok(self.take_answer(node, &params.id, outcome))
     }

@@ -2,8 +2,8 @@
 //! it received with the event `tools.call`.
 
 use crate::{
-    AnyJson, Call, Handle, Hub, Lane, MethodError, Object, RpcError, Terms, Unanswered,
-    hub::{Connection, NotOffered},
+    AnyJson, Call, Handle, Hub, Lane, MethodError, Object, RequestError, RpcError, Terms,
+    hub::{Connection, OfferError},
     methods,
     params::{Count, Text},
     sessions::{self, Key},
@@ -24,7 +24,7 @@ methods! {
     /// Offers the client's own tools for a session, replacing those it offered before.
     ToolsOffer = "tools.offer", Terms::write(), OfferParams => Offered;
     /// Accepts a client's answer to a call of one of its tools.
-    ToolsResult = "tools.result", Terms::write().lane(Lane::Express), ToolResultParams => Taken;
+    ToolsResult = "tools.result", Terms::write().lane(Lane::Express), ToolResultParams => ResultReceipt;
 }
 
 /// Tools that a client answers itself.
@@ -73,10 +73,10 @@ impl Handle<ToolsOffer> for Hub {
             .collect::<Result<Vec<_>, _>>()?;
         match self.offer(call.connection()?, &key.full, tools) {
             Ok(tools) => Ok(Offered { session_key: key.full, tools }),
-            Err(NotOffered::Conflict(names)) => {
+            Err(OfferError::Conflict(names)) => {
                 Err(RpcError::invalid(format!("client tool name conflict: {}", names.join(", "))).into())
             }
-            Err(NotOffered::Refused(error)) => Err(wrong(error.to_string()).into()),
+            Err(OfferError::Refused(error)) => Err(wrong(error.to_string()).into()),
         }
     }
 }
@@ -117,33 +117,33 @@ pub struct ToolResultParams {
     output: Option<Object>,
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
-    error: Option<WordsOfRefusal>,
+    error: Option<RefusalReason>,
 }
 
 /// A client's reason for a refusal; other fields are ignored.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[schemars(inline)]
-pub(crate) struct WordsOfRefusal {
+pub(crate) struct RefusalReason {
     #[serde(default)]
     code: AnyJson,
     #[serde(default)]
     message: AnyJson,
 }
 
-impl WordsOfRefusal {
-    pub(crate) fn read(words: Option<Self>, otherwise: &str) -> Unanswered {
+impl RefusalReason {
+    pub(crate) fn read(words: Option<Self>, otherwise: &str) -> RequestError {
         let words = words.unwrap_or_default();
         let word = |said: &AnyJson, otherwise: &str| {
             said.as_str().unwrap_or(otherwise).chars().take(MAX_WORDS).collect::<String>()
         };
         let (code, message) = (word(&words.code, "UNAVAILABLE"), word(&words.message, otherwise));
-        Unanswered::Refused { code, message }
+        RequestError::Refused { code, message }
     }
 }
 
 /// The confirmation of an answer.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Taken {
+pub struct ResultReceipt {
     ok: bool,
     /// True if nobody waits for the answer any more.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -152,10 +152,10 @@ pub struct Taken {
 
 impl Handle<ToolsResult> for Hub {
     /// An answer for which nobody waits any more is accepted: it is not the client's error.
-    async fn handle(&self, call: &Call<'_>, params: ToolResultParams) -> Result<Taken, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: ToolResultParams) -> Result<ResultReceipt, MethodError> {
         let outcome = match params.ok {
             true => Ok(Value::Object(params.output.unwrap_or_default())),
-            false => Err(WordsOfRefusal::read(params.error, "the client gave no reason")),
+            false => Err(RefusalReason::read(params.error, "the client gave no reason")),
         };
         Ok(self.take_answer(call.connection()?, &params.id, outcome))
     }
@@ -163,8 +163,13 @@ impl Handle<ToolsResult> for Hub {
 
 impl Hub {
     /// Passes an answer to the call that waits for it.
-    pub(crate) fn take_answer(&self, client: &Connection, id: &str, outcome: Result<Value, Unanswered>) -> Taken {
+    pub(crate) fn take_answer(
+        &self,
+        client: &Connection,
+        id: &str,
+        outcome: Result<Value, RequestError>,
+    ) -> ResultReceipt {
         let waited = self.inner.questions.answered(client, id, outcome);
-        Taken { ok: true, ignored: (!waited).then_some(true) }
+        ResultReceipt { ok: true, ignored: (!waited).then_some(true) }
     }
 }

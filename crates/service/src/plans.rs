@@ -345,7 +345,7 @@ fn unwritten(error: serde_json::Error) -> Failure {
 }
 
 /// Drives a run in a separate task, so that it continues if its caller disconnects.
-async fn drive(run: StartedRun, watching: Option<Watching>) -> Result<RunReport, Failure> {
+async fn drive(run: StartedRun, watching: Option<EventForwarder>) -> Result<RunReport, Failure> {
     let run_id = run.run_id();
     let report = tokio::spawn(run.drive()).await.map_err(|_| {
         Failure::new(ErrorCode::InternalError, "the run failed unexpectedly").detail("runId", run_id.to_string())
@@ -355,8 +355,8 @@ async fn drive(run: StartedRun, watching: Option<Watching>) -> Result<RunReport,
 }
 
 impl Service {
-    /// Forwards a run's events until [`Watching::end`], which first forwards the waiting events.
-    pub(crate) fn watch(&self, run_id: RunId, sink: EventSink) -> Watching {
+    /// Forwards a run's events until [`EventForwarder::end`], which first forwards the waiting events.
+    pub(crate) fn watch(&self, run_id: RunId, sink: EventSink) -> EventForwarder {
         let mut events =
             self.engine().bus().subscribe(Subscription { run_id: Some(run_id), ..Subscription::default() });
         let stop = CancellationToken::new();
@@ -378,7 +378,7 @@ impl Service {
                 }
             }
         });
-        Watching { stop: stop.drop_guard(), task }
+        EventForwarder { stop: stop.drop_guard(), task }
     }
 
     /// Adds the context that Toolyard knows itself; the rest must be in the request.
@@ -401,14 +401,14 @@ impl Service {
 }
 
 /// Events being forwarded, until dropped or ended.
-pub(crate) struct Watching {
+pub(crate) struct EventForwarder {
     stop: DropGuard,
     task: tokio::task::JoinHandle<()>,
 }
 
 /// Ends forwarding and waits until the last event has been sent, so that the answer follows its events.
-pub(crate) async fn end(watching: Option<Watching>) {
-    if let Some(Watching { stop, task }) = watching {
+pub(crate) async fn end(watching: Option<EventForwarder>) {
+    if let Some(EventForwarder { stop, task }) = watching {
         drop(stop);
         if let Err(error) = task.await {
             tracing::error!(%error, "forwarding a run's events failed");

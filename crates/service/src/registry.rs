@@ -183,7 +183,7 @@ impl Methods {
 
     /// Declares a method that another part of the program handles. Without a handler it is listed and cannot be called.
     pub fn add<M: Method, H: Handle<M> + Clone>(&mut self, handler: Option<&H>) {
-        let handler = handler.map(|handler| Arc::new(ByOther::<M, H>::new(handler.clone())) as Arc<dyn Answers>);
+        let handler = handler.map(|handler| Arc::new(ByHandler::<M, H>::new(handler.clone())) as Arc<dyn Answers>);
         self.put(Entry { handler, ..Entry::declare::<M>() });
     }
 
@@ -391,18 +391,18 @@ macro_rules! built_in {
 built_in!(ByService, Service, |call| Ok(call.service));
 built_in!(ByHub, Hub, |call| call.hub());
 
-struct ByOther<M, H> {
+struct ByHandler<M, H> {
     reader: Reader<M>,
     handler: H,
 }
 
-impl<M, H> ByOther<M, H> {
+impl<M, H> ByHandler<M, H> {
     fn new(handler: H) -> Self {
         Self { reader: Reader::default(), handler }
     }
 }
 
-impl<M: Method, H: Handle<M>> Answers for ByOther<M, H> {
+impl<M: Method, H: Handle<M>> Answers for ByHandler<M, H> {
     fn answer<'a>(&'a self, call: &'a Call<'a>, params: Value) -> BoxFuture<'a, Result<Box<RawValue>, MethodError>> {
         Box::pin(self.reader.answer(&self.handler, call, params))
     }

@@ -197,8 +197,8 @@ impl RunRecord {
     }
 }
 
-/// A digest that is being made. Runs come newest first.
-struct Making {
+/// Builds a digest. Runs are added newest first.
+struct DigestBuilder {
     digest: Digest,
     /// Where each file is in the digest; files that are left out have no place.
     files: HashMap<String, Option<usize>>,
@@ -206,7 +206,7 @@ struct Making {
     known: HashSet<(usize, String)>,
 }
 
-impl Making {
+impl DigestBuilder {
     /// Adds a run. Reads by a paired browser are left out: opening a page of the console is not news.
     fn add(&mut self, row: &RunRow, run: RunRecord) {
         let is_failed = row.status == RunStatus::Failed;
@@ -288,7 +288,7 @@ impl Service {
             expired: self.expired_since(caller, params.since)?,
             truncated: false,
         };
-        let mut making = Making { digest, files: HashMap::new(), known: HashSet::new() };
+        let mut making = DigestBuilder { digest, files: HashMap::new(), known: HashSet::new() };
         let (mut looked_at, mut before) = (0, None);
         'pages: loop {
             let workspace = Some(caller.workspace.clone());

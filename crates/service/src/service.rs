@@ -74,7 +74,7 @@ pub struct PluginReport {
     /// What is wrong.
     pub problems: Vec<String>,
     /// Tools left out, and why.
-    pub left_out: Vec<LeftOutTool>,
+    pub left_out: Vec<OmittedTool>,
 }
 
 impl PluginReport {
@@ -87,7 +87,7 @@ impl PluginReport {
 /// A tool of a plugin that cannot be called.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct LeftOutTool {
+pub struct OmittedTool {
     /// The tool.
     pub tool: String,
     /// Why it is left out.

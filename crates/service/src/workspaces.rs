@@ -2,7 +2,7 @@
 //!
 //! A token is shown once, when it is made; the store keeps its SHA-256. The gateway's own token names the default
 //! workspace. A removed workspace keeps its name for ever: what is recorded and remembered under the name must not come
-//! into the hands of whoever is given the same name later.
+//! to a later workspace of the same name.
 
 use crate::{
     Call, Handle, MethodError, NoParams, Service, Terms,

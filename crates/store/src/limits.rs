@@ -20,17 +20,17 @@ pub const RETRY_FULL: Duration = Duration::from_millis(250);
 pub const HINT_POLL: Duration = Duration::from_millis(200);
 /// Bytes that may be queued before `append` waits.
 pub const QUEUE_BYTES: usize = 64 << 20;
-/// The longest time that a `Ride` batch waits for further batches. Half of what the trait guarantees, which leaves time
+/// The longest time that a `Deferred` batch waits for further batches. Half of what the trait guarantees, which leaves time
 /// to commit.
 pub const MAX_RIDE_DELAY: Duration = Duration::from_millis(50);
-/// The usual time that a `Ride` batch waits for further batches.
+/// The usual time that a `Deferred` batch waits for further batches.
 pub const RIDE_DELAY: Duration = Duration::from_millis(20);
 /// With this much queued there is no point in waiting for more.
 pub const EARLY_COMMIT_BYTES: usize = 256 << 10;
 /// How long the writer polls for the next change after a sync before it sleeps, if the previous change came as quickly:
 /// waking the thread would take longer than the work in between.
 pub const SPIN: Duration = Duration::from_micros(150);
-/// Most that goes into one transaction, so that a flood of `Ride` batches does not hold up a `Sync` one for long.
+/// Most that goes into one transaction, so that a flood of `Deferred` batches does not hold up a `Sync` one for long.
 pub const TRANSACTION_BYTES: usize = 2 << 20;
 /// Pages in the log at which the writer moves them to the database between two commits.
 pub const WAL_PAGES_HARD: i32 = 1000;

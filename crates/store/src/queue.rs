@@ -37,7 +37,7 @@ pub(crate) struct Queued {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Urgency {
     /// Together with other changes, or when it has waited long enough.
-    Ride,
+    Deferred,
     /// At once, without a sync.
     Commit,
     /// At once, with a sync.
@@ -131,7 +131,7 @@ impl Queue {
                 sync_begun: 0,
                 wanted_visible: 0,
                 wanted_durable: 0,
-                most_urgent: Urgency::Ride,
+                most_urgent: Urgency::Deferred,
                 writer: Writer::Working,
                 waiters: Vec::new(),
                 pending: BTreeMap::new(),
@@ -208,7 +208,7 @@ impl Queue {
         };
         if place.is_some() && urgency == Urgency::Sync {
             // The journal makes the change durable, so the database need not sync at once.
-            urgency = Urgency::Ride;
+            urgency = Urgency::Deferred;
             state.journaling.hurried(at);
         }
         state.bytes += bytes;
@@ -219,7 +219,7 @@ impl Queue {
         {
             state.follows_closely = at.saturating_duration_since(synced_at) < limits::SPIN;
         }
-        let is_due = urgency > Urgency::Ride || state.bytes >= limits::EARLY_COMMIT_BYTES;
+        let is_due = urgency > Urgency::Deferred || state.bytes >= limits::EARLY_COMMIT_BYTES;
         if is_due {
             self.bell.store(true, Ordering::Release);
         }

@@ -37,7 +37,7 @@ use toolyard_protocol::RunId;
 pub struct StoreOptions {
     /// Bytes that may be queued before `append` waits.
     pub queue_bytes: usize,
-    /// How long a `Ride` batch waits for further batches; at most 50 ms.
+    /// How long a `Deferred` batch waits for further batches; at most 50 ms.
     pub ride_delay: Duration,
 }
 
@@ -115,7 +115,7 @@ impl SqliteStore {
         &self.dir
     }
 
-    /// Makes durable records readable, although the database takes over the journal a little later.
+    /// Makes durable records readable, although the database applies the journal a little later.
     fn catch_up(&self) -> Result<(), StoreError> {
         self.writing.as_ref().map_or(Ok(()), |writing| writing.queue.catch_up())
     }
@@ -240,7 +240,7 @@ impl Store for SqliteStore {
             let frames = frames.into_iter().map(stored_frame).collect::<Result<Vec<_>, _>>()?;
             let blobs = self.blobs(writing, blobs)?;
             let urgency = match durability {
-                Durability::Ride => Urgency::Ride,
+                Durability::Deferred => Urgency::Deferred,
                 Durability::Sync => Urgency::Sync,
             };
             Ok((Op::Append(Append { run_id, frames, blobs, row, release }), bytes, urgency))
@@ -398,7 +398,7 @@ impl Store for SqliteStore {
         let writing = self.writing()?;
         let fact = self.fact(space, key, value, expires_at)?;
         let bytes = fact_bytes(&fact);
-        writing.queue.push(Op::Put(fact), bytes, Urgency::Ride)
+        writing.queue.push(Op::Put(fact), bytes, Urgency::Deferred)
     }
 
     fn compare_and_set(
@@ -436,7 +436,7 @@ impl Store for SqliteStore {
     fn remove(&self, space: &str, key: &str) -> Result<Position, StoreError> {
         let writing = self.writing()?;
         let bytes = limits::CHANGES.check_fact(space, key, None)?;
-        writing.queue.push(Op::Remove { space: space.to_owned(), key: key.to_owned() }, bytes, Urgency::Ride)
+        writing.queue.push(Op::Remove { space: space.to_owned(), key: key.to_owned() }, bytes, Urgency::Deferred)
     }
 
     fn list_page(

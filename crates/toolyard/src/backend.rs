@@ -4,7 +4,7 @@ use crate::{
     cli::Global,
     config::{self, Resolved},
     home, stores,
-    wiring::{Needs, Yard},
+    wiring::{App, RequiredParts},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
@@ -23,14 +23,14 @@ const MEET_WITHIN: std::time::Duration = std::time::Duration::from_secs(20);
 /// Where a command's methods are executed.
 pub enum Backend {
     /// In this process, which has opened the store.
-    Here(Box<Yard>),
+    Here(Box<App>),
     /// In a running Toolyard.
     There(LocalClient),
 }
 
 impl Backend {
     /// Connects to a running Toolyard that serves the same home and vault; otherwise opens the store in this process.
-    pub async fn open(global: &Global, needs: Needs) -> Result<Self, Failure> {
+    pub async fn open(global: &Global, needs: RequiredParts) -> Result<Self, Failure> {
         let resolved = config::resolve(global)?;
         if !global.in_process
             && let Some(client) = running(&resolved, global).await?
@@ -43,22 +43,22 @@ impl Backend {
             || !resolved.config.plugins.paths.is_empty()
             || resolved.home.plugins().join("installed.json").exists();
         let is_cluster = stores::url(&resolved).is_some();
-        let needs = if others || is_cluster || global.workspace.is_some() { Needs::Store } else { needs };
-        let mut yard = Yard::open(resolved, needs)?;
+        let needs = if others || is_cluster || global.workspace.is_some() { RequiredParts::Store } else { needs };
+        let mut app = App::open(resolved, needs)?;
         if let Some(name) = &global.workspace {
-            yard.workspace = yard.service.workspaces().named(name)?;
+            app.workspace = app.service.workspaces().named(name)?;
         }
-        let others = others || !yard.mcp.servers.is_empty();
+        let others = others || !app.mcp.servers.is_empty();
         if others {
             // Cached tools are available at once. Servers and plugins without a cache get `MEET_WITHIN` to register
             // theirs.
-            if tokio::time::timeout(MEET_WITHIN, yard.connect().done()).await.is_err() {
+            if tokio::time::timeout(MEET_WITHIN, app.connect().done()).await.is_err() {
                 tracing::info!(
                     "not all upstream servers and plugins have answered; the command continues without their tools"
                 );
             }
         }
-        Ok(Self::Here(Box::new(yard)))
+        Ok(Self::Here(Box::new(app)))
     }
 
     /// Calls a method.
@@ -83,9 +83,9 @@ impl Backend {
         let params = serde_json::to_value(params)
             .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the request cannot be written: {e}")))?;
         match self {
-            Self::Here(yard) => {
-                let caller = Arc::new(Caller::cli(home::user_name()).in_workspace(yard.workspace.clone()));
-                yard.service.call(caller, M::NAME, params, events).await
+            Self::Here(app) => {
+                let caller = Arc::new(Caller::cli(home::user_name()).in_workspace(app.workspace.clone()));
+                app.service.call(caller, M::NAME, params, events).await
             }
             Self::There(client) => client.call_by_name(M::NAME, params, events).await,
         }
@@ -98,8 +98,8 @@ impl Backend {
 
     /// Closes the connection or the store.
     pub async fn close(self) {
-        if let Self::Here(yard) = self {
-            yard.close().await;
+        if let Self::Here(app) = self {
+            app.close().await;
         }
     }
 }

@@ -11,7 +11,7 @@ mod eval;
 mod extensions;
 mod gateway;
 mod hooks;
-mod later;
+mod lazy_args;
 mod nodes;
 mod notify;
 mod plan;
@@ -32,7 +32,7 @@ pub use eval::EvalCommand;
 pub use extensions::{McpAdd, McpArgs, McpCommand, PluginsCommand};
 pub use gateway::{ConsoleArgs, DevicesCommand, GatewayCommand, GatewayTarget, UpArgs};
 pub use hooks::{HookRunner, HooksClient, HooksClientArgs, HooksCommand, HooksInstallArgs, HooksRunArgs, ManagedArgs};
-pub use later::Later;
+pub use lazy_args::LazyArgs;
 pub use nodes::{MigrateArgs, NodesCommand};
 pub use notify::NotifyCommand;
 pub use plan::{Approval, PlanCommand, PlanFile};
@@ -90,110 +90,110 @@ pub struct Global {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Set up Toolyard: asks a few questions, writes a commented config.toml, and indexes the notes
-    Init(Later<InitArgs>),
+    Init(LazyArgs<InitArgs>),
     /// Start Toolyard and serve until stopped
-    Up(Later<UpArgs>),
+    Up(LazyArgs<UpArgs>),
     /// Pair a browser with the running Toolyard and open the web console
-    Console(Later<ConsoleArgs>),
+    Console(LazyArgs<ConsoleArgs>),
     /// Print the status: running or not, address, vault, index, session key, open questions, what to do next
     Status,
     /// Call one tool
-    Call(Later<CallArgs>),
+    Call(LazyArgs<CallArgs>),
     /// List, describe and search tools
     #[command(subcommand)]
-    Tools(Later<ToolsCommand>),
+    Tools(LazyArgs<ToolsCommand>),
     /// Check, predict, run, replay, fork and undo plans
     #[command(subcommand)]
-    Plan(Later<PlanCommand>),
+    Plan(LazyArgs<PlanCommand>),
     /// List, show, export, verify, resume and cancel runs
     #[command(subcommand)]
-    Runs(Later<RunsCommand>),
+    Runs(LazyArgs<RunsCommand>),
     /// Print log lines of the running Toolyard
-    Logs(Later<LogsArgs>),
+    Logs(LazyArgs<LogsArgs>),
     /// Show what the running Toolyard is doing, refreshed when something happens, until interrupted
     Top,
     /// List, show and answer the questions of agents
     #[command(subcommand)]
-    Approvals(Later<ApprovalsCommand>),
+    Approvals(LazyArgs<ApprovalsCommand>),
     /// List and revoke lasting permissions
     #[command(subcommand)]
-    Grants(Later<GrantsCommand>),
+    Grants(LazyArgs<GrantsCommand>),
     /// Show the channels of notifications, and send a test message
     #[command(subcommand)]
-    Notify(Later<NotifyCommand>),
+    Notify(LazyArgs<NotifyCommand>),
     /// Summarise what every agent did in a span of time
-    Report(Later<ReportArgs>),
+    Report(LazyArgs<ReportArgs>),
     /// Copy everything that Toolyard stores into a folder; Toolyard may be running
-    Backup(Later<BackupArgs>),
+    Backup(LazyArgs<BackupArgs>),
     /// Restore a backup into an empty home (--home)
-    Restore(Later<RestoreArgs>),
+    Restore(LazyArgs<RestoreArgs>),
     /// Remove old runs; the ledger keeps the proof that they existed
-    Prune(Later<PruneArgs>),
+    Prune(LazyArgs<PruneArgs>),
     /// Check and measure the store
     #[command(subcommand)]
-    Store(Later<StoreCommand>),
+    Store(LazyArgs<StoreCommand>),
     /// List and replace the keys that sign the record
     #[command(subcommand)]
-    Keys(Later<KeysCommand>),
+    Keys(LazyArgs<KeysCommand>),
     /// List, drain and fence the nodes of a cluster
     #[command(subcommand)]
-    Nodes(Later<NodesCommand>),
+    Nodes(LazyArgs<NodesCommand>),
     /// List, add and remove workspaces, which keep the state of several people apart
     #[command(subcommand)]
-    Workspaces(Later<WorkspacesCommand>),
+    Workspaces(LazyArgs<WorkspacesCommand>),
     /// Move the state of this home into a PostgreSQL database that several nodes share, or back
-    Migrate(Later<MigrateArgs>),
+    Migrate(LazyArgs<MigrateArgs>),
     /// Call a running gateway over its WebSocket
     #[command(subcommand)]
-    Gateway(Later<GatewayCommand>),
+    Gateway(LazyArgs<GatewayCommand>),
     /// Send messages to a connected Claude Code, read its replies, and answer its permission questions
     #[command(subcommand)]
-    Bridge(Later<BridgeCommand>),
+    Bridge(LazyArgs<BridgeCommand>),
     /// Start Claude Code connected to a session
     #[command(subcommand)]
-    Claude(Later<ClaudeCommand>),
+    Claude(LazyArgs<ClaudeCommand>),
     /// The MCP server that Claude Code starts; it connects to the bridge with the SYNTHESIS_* variables
-    ClaudePlugin(Later<ClaudePluginArgs>),
+    ClaudePlugin(LazyArgs<ClaudePluginArgs>),
     /// Serve MCP on standard input and output, for a client that starts this command
-    Mcp(Later<McpArgs>),
+    Mcp(LazyArgs<McpArgs>),
     /// Install, list, update and remove plugins
     #[command(subcommand)]
-    Plugins(Later<PluginsCommand>),
+    Plugins(LazyArgs<PluginsCommand>),
     /// Enter Toolyard into a client's settings: its MCP server and, where the client has them, hooks
-    Connect(Later<ConnectArgs>),
+    Connect(LazyArgs<ConnectArgs>),
     /// Import settings of other clients
     #[command(subcommand)]
-    Import(Later<ImportCommand>),
+    Import(LazyArgs<ImportCommand>),
     /// Put hooks into coding agents, so that Toolyard decides about and records the calls of their own tools, and can
     /// undo them
     #[command(subcommand)]
-    Hooks(Later<HooksCommand>),
+    Hooks(LazyArgs<HooksCommand>),
     /// List, approve, reject and revoke devices
     #[command(subcommand)]
-    Devices(Later<DevicesCommand>),
+    Devices(LazyArgs<DevicesCommand>),
     /// Show and check the configuration
     #[command(subcommand)]
-    Config(Later<ConfigCommand>),
+    Config(LazyArgs<ConfigCommand>),
     /// Index and search the notes of the vault
     #[command(subcommand)]
-    Vault(Later<VaultCommand>),
+    Vault(LazyArgs<VaultCommand>),
     /// List, read, search, import and remove what agents remember (viking://)
     #[command(subcommand)]
-    Ctx(Later<CtxCommand>),
+    Ctx(LazyArgs<CtxCommand>),
     /// Explain why a note, a memory or a tool was found for a question, or was not
-    Why(Later<WhyArgs>),
+    Why(LazyArgs<WhyArgs>),
     /// Measure search quality on your own data
     #[command(subcommand)]
-    Eval(Later<EvalCommand>),
+    Eval(LazyArgs<EvalCommand>),
     /// Explain an error code
-    Explain(Later<ExplainArgs>),
+    Explain(LazyArgs<ExplainArgs>),
     /// Check this installation and report problems
     Doctor,
     /// Print the version of this program
     Version,
     /// Check this installation of the program
     #[command(subcommand, name = "self")]
-    SelfCommand(Later<SelfCommand>),
+    SelfCommand(LazyArgs<SelfCommand>),
     /// Print a completion script for a shell
     Completions {
         /// The shell

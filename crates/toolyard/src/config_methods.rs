@@ -5,7 +5,7 @@ use crate::{
     home::Home,
     notify::Notifications,
     server_file,
-    shared_config::{Made, SharedConfig, VersionInfo, split},
+    shared_config::{AppliedChange, SharedConfig, VersionInfo, split},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -148,8 +148,8 @@ impl ConfigMethods {
     }
 
     /// Has this node use a version that was just made, and says what that means.
-    async fn made(&self, shared: &SharedConfig, made: Made, by: &str) -> PatchedConfig {
-        let Made { keys, version, hash } = made;
+    async fn made(&self, shared: &SharedConfig, made: AppliedChange, by: &str) -> PatchedConfig {
+        let AppliedChange { keys, version, hash } = made;
         if let Err(failure) = shared.take_up().await {
             tracing::error!(error = failure.message, "the new configuration is stored, and not used here");
         }

@@ -268,7 +268,7 @@ pub struct RequestParams {
 
 /// The part of an answer that says what went wrong.
 #[derive(Deserialize)]
-struct Answered {
+struct ErrorAnswer {
     error: Option<AnswerError>,
 }
 
@@ -287,7 +287,7 @@ impl Handle<ContextRequest> for ContextMethods {
         let response = self.0.door.handle(None, request).await;
         let answer: AnyJson = serde_json::from_slice(response.body())
             .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the answer is no JSON: {e}")))?;
-        let Some(error) = Answered::deserialize(&answer).ok().and_then(|answered| answered.error) else {
+        let Some(error) = ErrorAnswer::deserialize(&answer).ok().and_then(|answered| answered.error) else {
             return Ok(answer);
         };
         let code = match error.code.as_str() {

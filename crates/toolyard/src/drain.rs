@@ -1,7 +1,7 @@
 //! How a node of a cluster stops: it says so, waits until balancers stop sending, finishes its work, and releases the rest.
 //!
 //! 1. `/ready` answers 503 and the store lists the node as draining. Work that still arrives is done.
-//! 2. After [`NOTICE`] nothing new begins. Connected clients are told which nodes go on.
+//! 2. After [`NOTICE`] nothing new begins. Connected clients receive the addresses of the nodes that go on.
 //! 3. Runs under way have [`WITHIN`] to end. What is left then is released, and other nodes take it up.
 //!
 //! A second signal ends the waiting. A single machine stops at once, as it always has.

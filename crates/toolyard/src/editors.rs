@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::{sync::OnceLock, time::Duration};
 use toolyard_engine::{BoxFuture, Caller, Failed};
 use toolyard_protocol::ErrorCode;
-use toolyard_service::{Hub, Object, Unanswered, WeakHub};
+use toolyard_service::{Hub, Object, RequestError, WeakHub};
 use toolyard_vault::{EditorClients, NoEditors};
 
 /// The editors that are connected to the Gateway; none while no Gateway runs.
@@ -32,7 +32,7 @@ impl EditorClients for Editors {
         Box::pin(async move {
             let answer = match self.0.get().and_then(WeakHub::upgrade) {
                 Some(hub) => hub.ask_node(&caller.workspace, tool, args, timeout).await,
-                None => Err(Unanswered::Nobody),
+                None => Err(RequestError::Nobody),
             };
             match answer {
                 Ok(Value::Object(data)) => Ok(data),
@@ -40,7 +40,7 @@ impl EditorClients for Editors {
                     ErrorCode::InternalError,
                     format!("the editor answered {tool} with something that is no object"),
                 )),
-                Err(Unanswered::Nobody) => NoEditors.request(caller, tool, args, timeout).await,
+                Err(RequestError::Nobody) => NoEditors.request(caller, tool, args, timeout).await,
                 Err(why) => Err(why.failure("the editor", tool).into()),
             }
         })

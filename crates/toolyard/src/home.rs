@@ -96,7 +96,7 @@ impl Home {
     pub fn tokens(&self) -> PathBuf {
         self.state().join("mcp-tokens")
     }
-    /// Variables and headers of upstream MCP servers that were taken over from clients, one private file each.
+    /// Variables and headers of imported MCP servers, one private file for each server.
     pub fn mcp_secrets(&self) -> PathBuf {
         self.state().join("mcp-secrets")
     }
@@ -245,7 +245,7 @@ impl Home {
         remove_if_there(&path).with_context(|| format!("cannot remove {}", path.display()))
     }
 
-    /// The signed heads of the ledger, one a line, kept apart from the database.
+    /// The signed heads of the ledger, one a line, in a file outside the database.
     pub fn heads(&self) -> PathBuf {
         self.state().join("heads.jsonl")
     }

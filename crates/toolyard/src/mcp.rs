@@ -1,7 +1,7 @@
 //! Builds the MCP server: its tools, resources and prompts, its endpoint in the gateway, and its connection to the
 //! Claude bridge.
 
-use crate::{config::Exposure, wiring::Yard};
+use crate::{config::Exposure, wiring::App};
 use serde_json::Value;
 use std::sync::Arc;
 use tokio::{net::UnixListener, sync::Semaphore};
@@ -31,20 +31,20 @@ use toolyard_service::{
 pub const PATH: &str = "/mcp";
 
 /// Makes the MCP server of a Toolyard.
-pub fn server(yard: &Yard) -> McpServer {
-    let config = &yard.mcp;
-    let upstreams = Arc::new(yard.upstreams.clone());
+pub fn server(app: &App) -> McpServer {
+    let config = &app.mcp;
+    let upstreams = Arc::new(app.upstreams.clone());
     let view: Arc<dyn ModelView> = match config.exposure {
-        Exposure::Search => yard.tool_search.clone(),
+        Exposure::Search => app.tool_search.clone(),
         Exposure::Direct => Arc::new(FullView::default()),
     };
     let server = McpServer::new(ServerParts {
-        engine: yard.service.engine().clone(),
+        engine: app.service.engine().clone(),
         view,
         extras: Some(upstreams.clone()),
         resources: vec![Arc::new(VaultNotes), upstreams.clone()],
-        prompts: vec![yard.skills.clone(), upstreams],
-        asks: yard.asks.clone(),
+        prompts: vec![app.skills.clone(), upstreams],
+        asks: app.asks.clone(),
         info: Implementation {
             name: "toolyard".to_owned(),
             title: "Toolyard".to_owned(),
@@ -52,7 +52,7 @@ pub fn server(yard: &Yard) -> McpServer {
         },
         agent: config.agent.clone(),
     });
-    yard.upstreams.tell_changes(server.teller());
+    app.upstreams.tell_changes(server.teller());
     server
 }
 

@@ -30,7 +30,7 @@ methods! {
     /// Shows the channels of notifications, with what each has sent and its last error.
     NotifyState = "notify.status", Terms::read().local().of_installation(), NoParams => NotifyStatus;
     /// Sends a test message by one channel or by all.
-    NotifyTest = "notify.test", Terms::new(Some(Scope::Admin), Effect::State).local(), TestParams => Tested;
+    NotifyTest = "notify.test", Terms::new(Some(Scope::Admin), Effect::State).local(), TestParams => ChannelTests;
     /// Shows the key for Web Push and whether the calling browser has subscribed.
     NotifyPush = "notify.push", OWN_BROWSER, NoParams => PushState;
     /// Subscribes the calling browser to Web Push.
@@ -57,9 +57,9 @@ pub struct TestParams {
     pub(crate) channel: Option<String>,
 }
 
-/// How the channels did.
+/// The result of a test message for each channel.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct Tested {
+pub struct ChannelTests {
     pub(crate) results: Vec<TestResult>,
 }
 
@@ -104,20 +104,20 @@ pub struct Unsubscribed {
 #[derive(Clone)]
 pub(crate) struct Notifications {
     notifier: Notifier,
-    host: Arc<YardHost>,
+    host: Arc<AppHost>,
     /// Who can be reached may have changed.
     changed: Arc<Signal>,
     ends: RunEnds,
 }
 
-struct YardHost {
+struct AppHost {
     service: Service,
     home: Home,
     subscriptions: Subscriptions,
     key: OnceLock<Arc<VapidKey>>,
 }
 
-impl NotifyHost for YardHost {
+impl NotifyHost for AppHost {
     fn is_open(&self, question: &str) -> bool {
         let engine = self.service.engine();
         let found = engine.approvals().get(question);
@@ -173,7 +173,7 @@ impl Notifications {
     /// Made, and not yet running: methods answer, and nothing is sent without being asked for.
     pub(crate) fn new(settings: NotifyConfig, home: Home, service: Service) -> Self {
         let subscriptions = Subscriptions::new(service.engine().store().clone());
-        let host = Arc::new(YardHost { service, home, subscriptions, key: OnceLock::new() });
+        let host = Arc::new(AppHost { service, home, subscriptions, key: OnceLock::new() });
         let parts = NotifyParts { config: expanded(settings), host: host.clone(), timing: Timing::default() };
         Self { notifier: Notifier::new(parts), host, changed: Arc::default(), ends: RunEnds::default() }
     }
@@ -213,8 +213,8 @@ impl Handle<NotifyState> for Notifications {
 }
 
 impl Handle<NotifyTest> for Notifications {
-    async fn handle(&self, _: &Call<'_>, params: TestParams) -> Result<Tested, MethodError> {
-        Ok(Tested { results: self.notifier.test(params.channel.as_deref()).await? })
+    async fn handle(&self, _: &Call<'_>, params: TestParams) -> Result<ChannelTests, MethodError> {
+        Ok(ChannelTests { results: self.notifier.test(params.channel.as_deref()).await? })
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use toolyard_engine::{CallRequest, Caller, Engine, authority::Power};
 use toolyard_plugins::{Grant, Installation, PluginInfo, Plugins, Source};
 use toolyard_protocol::{ErrorCode, Failure};
-use toolyard_service::{Call, Handle, LeftOutTool, MethodError, Methods, NoParams, PluginReport, Terms, methods};
+use toolyard_service::{Call, Handle, MethodError, Methods, NoParams, OmittedTool, PluginReport, Terms, methods};
 
 methods! {
     /// Lists plugins.
@@ -115,7 +115,7 @@ pub(crate) fn report(plugins: &Plugins) -> Vec<PluginReport> {
         id: plugin.id,
         enabled: plugin.enabled,
         problems: plugin.problems,
-        left_out: plugin.left_out.into_iter().map(|l| LeftOutTool { tool: l.tool, reason: l.reason }).collect(),
+        left_out: plugin.left_out.into_iter().map(|l| OmittedTool { tool: l.tool, reason: l.reason }).collect(),
     };
     plugins.list().into_iter().map(report).collect()
 }

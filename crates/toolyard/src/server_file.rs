@@ -16,7 +16,7 @@ use toolyard_service::Object;
 
 /// The part of a server's configuration that is written. What is left out keeps its default.
 #[derive(Serialize)]
-struct Written<'a> {
+struct WrittenServer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<&'a str>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
@@ -30,7 +30,7 @@ struct Written<'a> {
 #[derive(Serialize)]
 struct Servers<'a> {
     /// `None` removes a server, in a patch.
-    servers: BTreeMap<&'a str, Option<Written<'a>>>,
+    servers: BTreeMap<&'a str, Option<WrittenServer<'a>>>,
 }
 
 #[derive(Serialize)]
@@ -58,7 +58,7 @@ pub(crate) fn text_of(path: &Path) -> Result<String, Failure> {
 
 impl<'a> File<'a> {
     fn with(name: &'a str, config: &'a ServerConfig) -> Self {
-        let written = Written {
+        let written = WrittenServer {
             command: config.command.as_deref(),
             args: &config.args,
             url: config.url.as_deref(),

@@ -180,7 +180,7 @@ impl PieceStore for PiecesInBucket {
     }
 }
 
-/// Where pieces of the context store's files are kept apart from the store, if a bucket is configured.
+/// The bucket that holds pieces of the context store's files instead of the database, if one is configured.
 pub(crate) fn pieces(config: &Config) -> Result<Option<Arc<dyn PieceStore>>, Failure> {
     let Some(place) = &config.store.bucket else { return Ok(None) };
     let bucket = Bucket::open(place).map_err(|error| Failure::new(ErrorCode::ConfigInvalid, error.to_string()))?;

@@ -30,13 +30,13 @@ methods! {
     /// Approves withheld tool definitions of an upstream server, each by the hash that was shown.
     McpApprove = "mcp.approve", Terms::administer().uses(&[Power::Grant]), ApproveParams => ApprovedDefinitions;
     /// Forgets the approved tool definitions of an upstream server.
-    McpForget = "mcp.forget", Terms::administer(), ServerParams => Forgotten;
+    McpForget = "mcp.forget", Terms::administer(), ServerParams => ForgottenApprovals;
     /// Adds an upstream MCP server to the configuration and starts it.
-    McpAdd = "mcp.add", Terms::administer().uses(&[Power::Grant]), AddParams => Tested;
+    McpAdd = "mcp.add", Terms::administer().uses(&[Power::Grant]), AddParams => ServerTest;
     /// Stops an upstream MCP server and removes it from the configuration.
     McpRemove = "mcp.remove", Terms::administer(), ServerParams => Removed;
     /// Starts an upstream MCP server, lists its tools, and returns the error if that fails.
-    McpTest = "mcp.test", OPERATE, ServerParams => Tested;
+    McpTest = "mcp.test", OPERATE, ServerParams => ServerTest;
     /// Shows the last lines that the process of an upstream MCP server wrote to standard error.
     McpLog = "mcp.log", Terms::read().local().of_installation(), ServerParams => ServerLog;
 }
@@ -94,7 +94,7 @@ pub struct ApprovedDefinitions {
 
 /// A server whose approvals were forgotten.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct Forgotten {
+pub struct ForgottenApprovals {
     pub(crate) forgotten: String,
 }
 
@@ -120,7 +120,7 @@ pub struct AddParams {
 
 /// The result of a start.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct Tested {
+pub struct ServerTest {
     /// Whether it runs and answers.
     pub(crate) ok: bool,
     /// The status of the server.
@@ -155,19 +155,19 @@ impl UpstreamMethods {
         shared.take_up().await.map(drop)
     }
 
-    fn tested(&self, name: &str, started: Result<ServerStatus, Failure>) -> Result<Tested, Failure> {
+    fn tested(&self, name: &str, started: Result<ServerStatus, Failure>) -> Result<ServerTest, Failure> {
         let status = self.upstreams.status().into_iter().find(|server| server.name == name);
         let log = self.upstreams.log(name)?;
         match (started, status) {
-            (Ok(status), _) => Ok(Tested { ok: true, status, error: None, log }),
-            (Err(failure), Some(status)) => Ok(Tested { ok: false, status, error: Some(failure), log }),
+            (Ok(status), _) => Ok(ServerTest { ok: true, status, error: None, log }),
+            (Err(failure), Some(status)) => Ok(ServerTest { ok: false, status, error: Some(failure), log }),
             (Err(failure), None) => Err(failure),
         }
     }
 }
 
 impl Handle<McpAdd> for UpstreamMethods {
-    async fn handle(&self, call: &Call<'_>, params: AddParams) -> Result<Tested, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: AddParams) -> Result<ServerTest, MethodError> {
         let AddParams { name, command, args, url, sandbox } = params;
         let is_program = command.is_some();
         let sandbox =
@@ -220,7 +220,7 @@ impl Handle<McpRemove> for UpstreamMethods {
 }
 
 impl Handle<McpTest> for UpstreamMethods {
-    async fn handle(&self, _: &Call<'_>, params: ServerParams) -> Result<Tested, MethodError> {
+    async fn handle(&self, _: &Call<'_>, params: ServerParams) -> Result<ServerTest, MethodError> {
         let started = self.upstreams.restart(&params.server).await;
         Ok(self.tested(&params.server, started)?)
     }
@@ -269,8 +269,8 @@ impl Handle<McpApprove> for UpstreamMethods {
 }
 
 impl Handle<McpForget> for UpstreamMethods {
-    async fn handle(&self, _: &Call<'_>, params: ServerParams) -> Result<Forgotten, MethodError> {
+    async fn handle(&self, _: &Call<'_>, params: ServerParams) -> Result<ForgottenApprovals, MethodError> {
         self.upstreams.forget(&params.server).await?;
-        Ok(Forgotten { forgotten: params.server })
+        Ok(ForgottenApprovals { forgotten: params.server })
     }
 }

@@ -333,11 +333,11 @@ struct MemoryAnswer {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct MemoryDetails {
-    memories: Vec<FoundMemory>,
+    memories: Vec<MemoryHit>,
 }
 
 #[derive(Deserialize)]
-struct FoundMemory {
+struct MemoryHit {
     uri: String,
     #[serde(default)]
     score: f64,
@@ -347,11 +347,11 @@ struct FoundMemory {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ToolAnswer {
-    tools: Vec<FoundTool>,
+    tools: Vec<ToolHit>,
 }
 
 #[derive(Deserialize)]
-struct FoundTool {
+struct ToolHit {
     id: String,
     #[serde(default)]
     score: f64,
@@ -361,7 +361,7 @@ struct FoundTool {
 #[derive(Deserialize)]
 struct ToolExplanation {
     #[serde(default)]
-    words: Vec<FoundWord>,
+    words: Vec<TermScore>,
     #[serde(default)]
     coverage: f64,
     #[serde(default)]
@@ -370,7 +370,7 @@ struct ToolExplanation {
 }
 
 #[derive(Deserialize)]
-struct FoundWord {
+struct TermScore {
     term: String,
     score: f64,
 }

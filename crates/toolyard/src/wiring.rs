@@ -39,13 +39,13 @@ use toolyard_service::{Methods, ProcessInfo, Service};
 use toolyard_toolsearch::{StaticMeaning, ToolSearch};
 use toolyard_vault::{Vault, VaultOptions, VaultProvider};
 
-/// The interval at which [`Yard::notes_line`] checks whether an indexing job has begun.
+/// The interval at which [`App::notes_line`] checks whether an indexing job has begun.
 const NOTES_LOOK: std::time::Duration = std::time::Duration::from_millis(20);
-/// How long [`Yard::notes_line`] waits for an indexing job before it reports the status.
+/// How long [`App::notes_line`] waits for an indexing job before it reports the status.
 const NOTES_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Everything that runs in this process.
-pub struct Yard {
+pub struct App {
     /// The workspace in which commands act.
     pub workspace: toolyard_protocol::WorkspaceId,
     /// The method table.
@@ -59,7 +59,7 @@ pub struct Yard {
     pub(crate) editors: Arc<Editors>,
     /// The notes, if they are enabled.
     notes: Option<Arc<Knowledge>>,
-    watching: Watching,
+    watching: NotesTask,
     /// Tool Search: what models are shown, and what it saved.
     pub tool_search: Arc<ToolSearch>,
     /// What MCP clients are shown.
@@ -112,19 +112,19 @@ pub fn all_methods() -> Methods {
 
 /// Which parts a command needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Needs {
+pub enum RequiredParts {
     /// The descriptions of the tools; nothing is recorded or written.
     Catalog,
     /// The store as well.
     Store,
 }
 
-impl Yard {
+impl App {
     /// Opens the parts that the configuration and `needs` select.
-    pub fn open(mut resolved: Resolved, needs: Needs) -> Result<Self, Failure> {
+    pub fn open(mut resolved: Resolved, needs: RequiredParts) -> Result<Self, Failure> {
         let home = resolved.home.clone();
         toolyard_sandbox::launch::hide(home.hidden_from_programs());
-        let Opened { store, signer, on_disk, shared: in_database, .. } = if needs == Needs::Store {
+        let Opened { store, signer, on_disk, shared: in_database, .. } = if needs == RequiredParts::Store {
             stores::open_agreed(&mut resolved)?
         } else {
             let signer = toolyard_engine::chain::Signer::from_secret("none", &[0; 32]);
@@ -154,33 +154,33 @@ impl Yard {
             _ => None,
         };
         let context = match needs {
-            Needs::Store if resolved.config.context.enabled => context::open(
+            RequiredParts::Store if resolved.config.context.enabled => context::open(
                 &resolved.config.context,
                 &home,
                 &resolved.vault,
                 &engine,
                 stores::pieces(&resolved.config)?,
             )?,
-            Needs::Catalog if resolved.config.context.enabled => {
+            RequiredParts::Catalog if resolved.config.context.enabled => {
                 context::register(&engine, &resolved.config.context, Arc::new(Described))?;
                 None
             }
             _ => None,
         };
         let native = match needs {
-            Needs::Store => Some(register_native(&engine, &home, resolved.config.hooks.snapshots.limits())?),
-            Needs::Catalog => None,
+            RequiredParts::Store => Some(register_native(&engine, &home, resolved.config.hooks.snapshots.limits())?),
+            RequiredParts::Catalog => None,
         };
         let settings = resolved.config.tool_search()?;
         let tool_search = Arc::new(ToolSearch::new(settings, ScriptRunner::new(), Some(Arc::new(StaticMeaning))));
         ToolSearch::register(&tool_search, &engine).map_err(refused)?;
-        let run_files = (needs == Needs::Store && resolved.config.record.files != RunFilesMode::None)
+        let run_files = (needs == RequiredParts::Store && resolved.config.record.files != RunFilesMode::None)
             .then(|| RunFiles::start(home.runs(), store, &resolved.config.record))
             .transpose()
             .map_err(|e| {
                 Failure::new(ErrorCode::StoreUnavailable, format!("{} cannot be used: {e}", home.runs().display()))
             })?;
-        let heads = (needs == Needs::Store)
+        let heads = (needs == RequiredParts::Store)
             .then(|| Heads::start(&home, &engine, &resolved.config.record))
             .transpose()
             .map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("the heads cannot be kept: {e:#}")))?;
@@ -193,12 +193,12 @@ impl Yard {
         };
         let asks = ClientRoutes::default();
         let upstreams = Upstreams::new(engine.clone(), asks.clone(), tokio_util::sync::CancellationToken::new());
-        if needs == Needs::Store {
+        if needs == RequiredParts::Store {
             upstreams.keep_tokens(home.tokens());
         }
         let service = Service::new(engine, info);
         service.show_models(tool_search.clone());
-        if needs == Needs::Store {
+        if needs == RequiredParts::Store {
             service.keep_proof(Arc::new(HomeProof::new(home.clone(), service.engine().store().is_shared())));
         }
         let notifications = Notifications::new(resolved.config.notify, home.clone(), service.clone());
@@ -228,8 +228,8 @@ impl Yard {
             upstreams: upstreams.clone(),
         };
         let shared = match needs {
-            Needs::Store => SharedConfig::of(running, home.clone(), &started_with, version)?,
-            Needs::Catalog => None,
+            RequiredParts::Store => SharedConfig::of(running, home.clone(), &started_with, version)?,
+            RequiredParts::Catalog => None,
         };
         let upstream_methods =
             UpstreamMethods { upstreams: upstreams.clone(), config: home.config(), shared: shared.clone() };
@@ -243,11 +243,11 @@ impl Yard {
             })?;
         }
         let snapshots = native.clone().map(|native| (native, resolved.config.hooks.snapshots.retention()));
-        let upkeep = (needs == Needs::Store)
+        let upkeep = (needs == RequiredParts::Store)
             .then(|| Upkeep::new((on_disk, in_database), service.engine().clone(), home.clone(), retention, snapshots));
         let hook_methods = native.map(|provider| HookMethods::new(service.engine().clone(), provider, &mcp));
         let tool_methods = ToolMethods { search: tool_search.clone(), engine: service.engine().clone() };
-        let config_methods = (needs == Needs::Store).then(|| ConfigMethods {
+        let config_methods = (needs == RequiredParts::Store).then(|| ConfigMethods {
             home: home.clone(),
             engine: service.engine().clone(),
             notifications: notifications.clone(),
@@ -278,7 +278,7 @@ impl Yard {
             vault,
             editors,
             notes,
-            watching: Watching::default(),
+            watching: NotesTask::default(),
             tool_search,
             mcp,
             upstreams,
@@ -444,7 +444,7 @@ impl Connecting {
 
 /// The task that probes, watches and indexes the notes, and the token that stops it.
 #[derive(Default)]
-struct Watching {
+struct NotesTask {
     stop: CancellationToken,
     task: std::sync::Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
@@ -454,14 +454,14 @@ fn register_vault(
     root: &std::path::Path,
     home: &crate::home::Home,
     follow_symlinks: bool,
-    needs: Needs,
+    needs: RequiredParts,
     editors: Arc<Editors>,
 ) -> Result<Option<Arc<Vault>>, Failure> {
     let unusable = |e: String| {
         Failure::new(ErrorCode::ConfigInvalid, format!("the vault {} cannot be used: {e}", root.display()))
             .suggest("Pass another folder with --vault DIR, or set vault.path in config.toml.")
     };
-    if needs == Needs::Catalog {
+    if needs == RequiredParts::Catalog {
         // Listing tools touches no file, so a slow or missing vault does not matter.
         register(engine, toolyard_vault::definitions(), Arc::new(Described))?;
         return Ok(None);

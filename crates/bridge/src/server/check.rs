@@ -1,4 +1,4 @@
-//! What a message for Claude may contain.
+//! Checks messages for Claude: the length of their content, their attachments and the size of their metadata.
 
 use crate::frames::{self, MAX_CONTENT_BYTES};
 use serde_json::{Map, Value};

@@ -4,7 +4,7 @@ use toolyard_protocol::{ToolName, canonical};
 
 /// Models accept names of at most this many bytes.
 pub const MAX_SAFE_NAME_BYTES: usize = 64;
-/// Hex digits of the hash that keeps shortened names apart.
+/// Hex digits of the hash that makes shortened names unique.
 const HASH_DIGITS: usize = 8;
 
 /// The name in the alphabet that models accept (`[a-zA-Z0-9_-]{1,64}`): other characters become `_`, and a name that is

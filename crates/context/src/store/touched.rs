@@ -1,5 +1,5 @@
-//! Which files of an account were changed, for accounts that several nodes share. On a single machine nobody listens,
-//! and noting a change is one load and a branch.
+//! Which files of an account were changed, for accounts that several nodes share. On a single machine there is no
+//! listener, and recording a change costs one load and a branch.
 
 use crate::store::account::lock;
 use std::{

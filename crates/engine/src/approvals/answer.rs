@@ -7,7 +7,7 @@ use toolyard_protocol::ApprovedVia;
 
 /// The result of a question, as its waiters receive it.
 #[derive(Clone)]
-pub(super) struct Settled {
+pub(super) struct ApprovalOutcome {
     pub(super) approval: Arc<Approval>,
     pub(super) denial: Option<Denial>,
 }
@@ -45,7 +45,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    pub(super) fn of(settled: &Settled) -> Self {
+    pub(super) fn of(settled: &ApprovalOutcome) -> Self {
         let approval = &*settled.approval;
         match &approval.decision {
             None => Self::Cancelled,

@@ -182,7 +182,7 @@ fn old_key(request: &ApprovalRequest) -> String {
 }
 
 /// Who gives a grant, and when.
-pub(super) struct Giver<'a> {
+pub(super) struct Grantor<'a> {
     pub(super) name: &'a str,
     pub(super) door: Option<Door>,
     pub(super) at: Timestamp,
@@ -194,7 +194,7 @@ pub(super) fn given(
     request: &ApprovalRequest,
     scope: GrantScope,
     until: Option<Timestamp>,
-    by: &Giver<'_>,
+    by: &Grantor<'_>,
 ) -> Grant {
     Grant {
         id,

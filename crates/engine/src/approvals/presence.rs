@@ -1,6 +1,7 @@
-//! Who could answer a question now, by workspace: somebody of another workspace is nobody.
+//! Which approvers and people could answer a question now. They are counted by workspace, because a client of one
+//! workspace never answers questions of another.
 
-use super::{Approvals, Elsewhere};
+use super::{Approvals, RemoteQuestions};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -20,14 +21,14 @@ struct Counts {
 
 /// Who can be reached in a workspace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Reached {
+pub(super) struct Reachable {
     /// Somebody is connected who may answer questions.
     pub(super) approvers: bool,
     /// A person who may answer everything can be reached.
     pub(super) people: bool,
 }
 
-impl Reached {
+impl Reachable {
     pub(super) fn or(self, other: Self) -> Self {
         Self { approvers: self.approvers || other.approvers, people: self.people || other.people }
     }
@@ -48,12 +49,12 @@ impl Presence {
     }
 
     /// Who can be reached here, by workspace. A person counts as an approver, so nobody is left out.
-    pub(super) fn reached(&self) -> BTreeMap<WorkspaceId, Reached> {
-        let of = |counts: &Counts| Reached { approvers: counts.approvers > 0, people: counts.people > 0 };
+    pub(super) fn reached(&self) -> BTreeMap<WorkspaceId, Reachable> {
+        let of = |counts: &Counts| Reachable { approvers: counts.approvers > 0, people: counts.people > 0 };
         self.lock().iter().map(|(workspace, counts)| (workspace.clone(), of(counts))).collect()
     }
 
-    fn of(&self, workspace: &WorkspaceId) -> Reached {
+    fn of(&self, workspace: &WorkspaceId) -> Reachable {
         self.reached().get(workspace).copied().unwrap_or_default()
     }
 }
@@ -103,14 +104,14 @@ impl Approvals {
     }
 
     /// Who can be reached, as far as is known without asking the store.
-    pub(super) fn reach_of(&self, workspace: &WorkspaceId) -> Reached {
-        let others = self.elsewhere.as_ref().map(|elsewhere| elsewhere.reached(workspace)).unwrap_or_default();
+    pub(super) fn reach_of(&self, workspace: &WorkspaceId) -> Reachable {
+        let others = self.remote.as_ref().map(|remote| remote.reached(workspace)).unwrap_or_default();
         self.presence.of(workspace).or(others)
     }
 
     pub(super) fn reach_changed(&self) {
-        if let Some(elsewhere) = self.elsewhere.as_ref() {
-            Elsewhere::reach_changed(elsewhere);
+        if let Some(remote) = self.remote.as_ref() {
+            RemoteQuestions::reach_changed(remote);
         }
     }
 }

@@ -48,8 +48,8 @@ pub struct ApprovalRequest {
     /// replaces the earlier one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<String>,
-    /// The question stays open when its caller stops waiting, because the caller can come back: the run of a plan goes
-    /// on after a restart, and a call with an idempotency key can be made again.
+    /// The question stays open when its caller stops waiting, because the caller can ask for the answer later: the run of
+    /// a plan continues after a restart, and a call with an idempotency key can be made again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_kept: bool,
     /// Further fields that a door shows.

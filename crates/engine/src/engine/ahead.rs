@@ -1,5 +1,5 @@
-//! Questions that are asked ahead of their call. A coding agent's hook runs before the agent calls one of Toolyard's own
-//! tools; it asks then, and the call that follows under the same id is not asked about again.
+//! Questions that are asked before their call. A coding agent's hook runs before the agent calls one of Toolyard's own
+//! tools. The question is asked in the hook, and the following call with the same id does not ask it again.
 //!
 //! An answer is bound to the caller, the tool, the arguments, the policy and the rule that asked. It is used once, and it
 //! expires.
@@ -24,7 +24,7 @@ const KEPT_FOR: SignedDuration = SignedDuration::from_mins(10);
 /// Answers that wait at once. One more is not kept, and its call is asked about again.
 const MAX_KEPT: usize = 1000;
 
-/// What came of asking ahead.
+/// The result of a question that is asked before its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AskedAhead {
     /// Nobody had to be asked, or the call itself will be refused and recorded.
@@ -41,7 +41,7 @@ pub(crate) struct AheadAnswer {
     pub(crate) targets: Vec<IntentTarget>,
 }
 
-/// What an answer is bound to.
+/// The properties of the call for which an answer is valid. The answer does not apply if one of them differs.
 #[derive(PartialEq, Eq)]
 pub(crate) struct AheadTerms {
     pub(crate) tool: String,

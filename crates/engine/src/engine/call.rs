@@ -107,10 +107,10 @@ impl Engine {
     ) -> ToolResult {
         let previews = request.dry_run.then(Default::default);
         let cancel = request.cancel.unwrap_or_else(|| self.call_token());
-        let (origin, comeback) = keyed.map_or((run_id, None), |keyed| (keyed.origin, Some(keyed.comeback)));
+        let (origin, retry_key) = keyed.map_or((run_id, None), |keyed| (keyed.origin, Some(keyed.retry_key)));
         let client_call = request.client_call;
         let scope = self.scope(run_id, caller, cancel, previews);
-        let scope = RunScope { is_one_call: true, origin, comeback, client_call, ..scope };
+        let scope = RunScope { is_one_call: true, origin, retry_key, client_call, ..scope };
         let _registered = self.register_run(&scope);
         self.show_others(&scope);
         let title = request.title.unwrap_or_else(|| request.tool.clone());

@@ -1,4 +1,4 @@
-//! How a node of a cluster stops taking work before it stops. On a single machine nothing here is ever called.
+//! Draining: a node of a cluster refuses new work before it stops. On a single machine these functions are not called.
 
 use super::Engine;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -34,7 +34,7 @@ impl Engine {
             return Ok(());
         }
         Err(Failure::new(ErrorCode::Unavailable, "this node is stopping and begins nothing new")
-            .suggest("Send the request again: another node of the cluster takes it.")
+            .suggest("Send the request again: another node of the cluster accepts it.")
             .retryable(true))
     }
 }

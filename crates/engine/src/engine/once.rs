@@ -4,7 +4,7 @@ use super::{CallAnswer, CallRequest, Engine, lock};
 use crate::{
     Caller, Store,
     record::RecordKind,
-    scope::Comeback,
+    scope::RetryKey,
     secrets::{Placeholders, RunSecrets, SecretMarks},
     store::{Hints, Owner, StoreError, Swap},
 };
@@ -21,7 +21,7 @@ use toolyard_protocol::{ErrorCode, Failure, RunId, ToolResult};
 
 /// How often a call that waits for its twin at another node looks at the store when no hint comes.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long a run of a dead node may take to be taken over before its outcome counts as unknown.
+/// How long the other nodes may take to continue a run of a dead node before its outcome counts as unknown.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(15);
 
 /// Where the store keeps idempotency keys.
@@ -40,17 +40,17 @@ struct KeyUse {
     /// The node that makes the call, where several nodes use the store: until the first record of the run is stored,
     /// nothing else says who works on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    by: Option<Claimant>,
+    by: Option<NodeEpoch>,
 }
 
-/// A node in one of its lives.
+/// A node during one run of its process: its name and its epoch.
 #[derive(Clone, Serialize, Deserialize)]
-struct Claimant {
+struct NodeEpoch {
     node: String,
     epoch: u64,
 }
 
-impl Claimant {
+impl NodeEpoch {
     /// This node, where there are others.
     fn of(store: &dyn Store) -> Option<Self> {
         let Owner { node, epoch } = store.is_shared().then(|| store.owner())?;
@@ -63,29 +63,29 @@ impl Claimant {
 }
 
 /// The state of the run for which a key was used.
-struct Earlier {
+struct EarlierRun {
     result: Option<ToolResult>,
     /// Whether nothing was dispatched and nobody works on the run any more, so that the call can be made.
     may_run: bool,
     /// Who works on it, where several nodes use the store.
-    elsewhere: Elsewhere,
+    elsewhere: RemoteState,
 }
 
 /// Whether another node has a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Elsewhere {
+enum RemoteState {
     /// No node works on it any more, or the store is used by this machine only.
     No,
     /// A node that is alive works on it.
     UnderWay,
-    /// Its node is gone, and another one is about to take it over.
+    /// Its node is dead, and no other node continues the run yet.
     LeftBehind,
 }
 
 /// The run of a direct call, and how its caller can get the result later.
 pub(super) struct KeyedRun {
     pub(super) origin: RunId,
-    pub(super) comeback: Comeback,
+    pub(super) retry_key: RetryKey,
 }
 
 /// Keys with a call in flight.
@@ -149,7 +149,7 @@ impl Engine {
         let args_hash = self.kept_hash(&caller, &request).unwrap_or_default();
         let full_key = format!("{}\n{}\n{key}", caller.principal, caller.session.as_deref().unwrap_or_default());
         let run_id = request.run_id.unwrap_or_else(|| self.new_run_id());
-        let by = Claimant::of(&*self.inner.store);
+        let by = NodeEpoch::of(&*self.inner.store);
         let mine = KeyUse { tool: request.tool.clone(), args_hash: args_hash.clone(), run_id, origin: None, by };
         let _lock = self.inner.key_locks.take(&full_key).await;
         let expires = self.inner.clock.now().checked_add(self.inner.options.idempotency_window).ok();
@@ -165,7 +165,7 @@ impl Engine {
         let existing = tokio::task::spawn_blocking(move || store.put_if_absent(KEYS, &space_key, bytes, expires)).await;
         match existing {
             Ok(Ok(None)) => {
-                let keyed = KeyedRun { origin: run_id, comeback: Comeback { key: full_key, entry } };
+                let keyed = KeyedRun { origin: run_id, retry_key: RetryKey { key: full_key, entry } };
                 CallAnswer { result: self.call_in_run(caller, request, run_id, Some(keyed)).await, deduplicated: false }
             }
             Ok(Ok(Some(earlier))) => self.earlier_answer(caller, request, full_key, mine, earlier).await,
@@ -216,11 +216,11 @@ impl Engine {
             return self.refuse_direct(caller, &request, failure);
         };
         match looked {
-            Ok(Earlier { may_run: true, .. }) => {
+            Ok(EarlierRun { may_run: true, .. }) => {
                 let again = KeyUse { origin: Some(earlier.origin.unwrap_or(run_id)), ..mine };
                 self.call_again(caller, request, full_key, found, again).await
             }
-            Ok(Earlier { result: Some(result), .. }) => CallAnswer { result, deduplicated: true },
+            Ok(EarlierRun { result: Some(result), .. }) => CallAnswer { result, deduplicated: true },
             _ => {
                 let failure = Failure::new(
                     ErrorCode::Conflict,
@@ -241,7 +241,7 @@ impl Engine {
         earlier: &KeyUse,
         max_output: u64,
         cancel: &CancellationToken,
-    ) -> Option<Result<Earlier, Failure>> {
+    ) -> Option<Result<EarlierRun, Failure>> {
         let mut watching: Option<Hints> = None;
         let mut left_since = None;
         loop {
@@ -255,8 +255,8 @@ impl Engine {
             let looked =
                 looked.unwrap_or_else(|_| Err(Failure::new(ErrorCode::InternalError, "the store did not answer")));
             match &looked {
-                Ok(Earlier { elsewhere: Elsewhere::UnderWay, .. }) => left_since = None,
-                Ok(Earlier { elsewhere: Elsewhere::LeftBehind, .. }) => {
+                Ok(EarlierRun { elsewhere: RemoteState::UnderWay, .. }) => left_since = None,
+                Ok(EarlierRun { elsewhere: RemoteState::LeftBehind, .. }) => {
                     let since = left_since.get_or_insert_with(tokio::time::Instant::now);
                     if since.elapsed() > TAKEN_OVER_WITHIN {
                         return Some(looked);
@@ -300,7 +300,7 @@ impl Engine {
         match tokio::task::spawn_blocking(swap).await {
             Ok(Ok(Swap::Done)) => {
                 let (run_id, origin) = (again.run_id, again.origin.unwrap_or(again.run_id));
-                let keyed = KeyedRun { origin, comeback: Comeback { key: full_key, entry } };
+                let keyed = KeyedRun { origin, retry_key: RetryKey { key: full_key, entry } };
                 CallAnswer { result: self.call_in_run(caller, request, run_id, Some(keyed)).await, deduplicated: false }
             }
             // Another node was quicker: its call is waited for.
@@ -321,12 +321,12 @@ impl Engine {
 }
 
 /// The state of the run that a key was used for. May block.
-fn look_up(store: &dyn Store, earlier: &KeyUse, is_here: bool, max_output: u64) -> Result<Earlier, Failure> {
+fn look_up(store: &dyn Store, earlier: &KeyUse, is_here: bool, max_output: u64) -> Result<EarlierRun, Failure> {
     let run_id = earlier.run_id;
     store.settle()?;
     let elsewhere = elsewhere(store, earlier, is_here)?;
-    if elsewhere != Elsewhere::No {
-        return Ok(Earlier { result: None, may_run: false, elsewhere });
+    if elsewhere != RemoteState::No {
+        return Ok(EarlierRun { result: None, may_run: false, elsewhere });
     }
     let is_held = is_held_elsewhere(store, run_id)?;
     let mut is_dispatched = false;
@@ -344,28 +344,28 @@ fn look_up(store: &dyn Store, earlier: &KeyUse, is_here: bool, max_output: u64) 
         .is_none_or(|result| result.error.as_ref().is_some_and(|error| error.code == ErrorCode::ConfirmationRequired));
     // A node that was fenced before it stored the first record of its run has dispatched nothing.
     let may_begin = is_known || (store.is_shared() && earlier.by.is_some());
-    Ok(Earlier { result, may_run: may_begin && waits && !is_dispatched && !is_held, elsewhere })
+    Ok(EarlierRun { result, may_run: may_begin && waits && !is_dispatched && !is_held, elsewhere })
 }
 
 /// Whether another node has the run, or a sweep of this one works on it.
-fn elsewhere(store: &dyn Store, earlier: &KeyUse, is_here: bool) -> Result<Elsewhere, StoreError> {
-    let Some(by) = earlier.by.as_ref().filter(|_| store.is_shared()).map(Claimant::owner) else {
-        return Ok(Elsewhere::No);
+fn elsewhere(store: &dyn Store, earlier: &KeyUse, is_here: bool) -> Result<RemoteState, StoreError> {
+    let Some(by) = earlier.by.as_ref().filter(|_| store.is_shared()).map(NodeEpoch::owner) else {
+        return Ok(RemoteState::No);
     };
     match store.holder(earlier.run_id)? {
-        Some(holder) if holder == store.owner() && !is_here => Ok(Elsewhere::No),
-        Some(holder) if store.is_alive(&holder)? => Ok(Elsewhere::UnderWay),
-        Some(_) => Ok(Elsewhere::LeftBehind),
-        None if store.head(earlier.run_id)?.is_some() => Ok(Elsewhere::No),
-        None if by != store.owner() && store.is_alive(&by)? => Ok(Elsewhere::UnderWay),
+        Some(holder) if holder == store.owner() && !is_here => Ok(RemoteState::No),
+        Some(holder) if store.is_alive(&holder)? => Ok(RemoteState::UnderWay),
+        Some(_) => Ok(RemoteState::LeftBehind),
+        None if store.head(earlier.run_id)?.is_some() => Ok(RemoteState::No),
+        None if by != store.owner() && store.is_alive(&by)? => Ok(RemoteState::UnderWay),
         None => {
             // Nothing of a dead node is stored once it is fenced, so that the call can be made.
             if by != store.owner() {
                 store.fence(&by)?;
             }
             match store.holder(earlier.run_id)? {
-                Some(_) => Ok(Elsewhere::LeftBehind),
-                None => Ok(Elsewhere::No),
+                Some(_) => Ok(RemoteState::LeftBehind),
+                None => Ok(RemoteState::No),
             }
         }
     }

@@ -1,11 +1,12 @@
-//! Events of runs at other nodes: what they recorded is read from the store, beyond what was read before.
+//! Events of runs at other nodes. This module reads the records that other nodes have stored, and makes events of them.
 //!
-//! A hint of the store says that something changed, never what. So whoever watches here has the runs that are open or
-//! began just now read, each from its last known record on: records that were missed are found by the next look, and
-//! where no hints come, a timer looks once a second. While nobody watches the runs of other nodes, nothing is read.
+//! A hint of the store says that something changed, but not what. After a hint, the module therefore reads every run
+//! that is open or has begun recently, starting after the last record that it knows. A record that one read misses is
+//! found by the next one; without hints, a timer reads once a second. If there is no subscriber, nothing is read.
 //!
-//! In the other direction, the records of a call that takes its time are stored before it ends, so that other nodes see
-//! who holds its run. A store of one machine stores those of a call without side effects with its result.
+//! In the other direction, the records of a slow call are stored before the call ends, so that other nodes see which
+//! node owns its run. A store that one machine uses alone stores the records of a call without side effects with its
+//! result.
 
 use super::{Engine, lock};
 use crate::{
@@ -56,15 +57,15 @@ pub(super) struct OtherRuns {
 }
 
 /// A run that is followed.
-enum Followed {
+enum FollowedRun {
     /// The run belongs to this node.
     Own,
-    Other(Box<Other>),
-    /// Everything of it was read.
+    Other(Box<RemoteRun>),
+    /// The run has ended, and all of its records were read.
     Over,
 }
 
-struct Other {
+struct RemoteRun {
     view: RunView,
     session: Option<String>,
     /// The number of the next record.
@@ -151,7 +152,7 @@ pub(super) async fn follow(engine: Engine, stop: CancellationToken) {
     }
 }
 
-async fn look(engine: &Engine, followed: HashMap<RunId, Followed>) -> HashMap<RunId, Followed> {
+async fn look(engine: &Engine, followed: HashMap<RunId, FollowedRun>) -> HashMap<RunId, FollowedRun> {
     let (store, bus) = (engine.inner.store.clone(), engine.inner.bus.clone());
     // Taken before the store is read: a run that is seen there began before.
     let mut own = std::mem::take(&mut *lock(&engine.inner.others.own));
@@ -161,7 +162,7 @@ async fn look(engine: &Engine, followed: HashMap<RunId, Followed>) -> HashMap<Ru
         let mut followed = followed;
         // Nothing that was recorded before somebody watched is published.
         let is_first = followed.is_empty();
-        followed.extend(own.into_iter().map(|run_id| (run_id, Followed::Own)));
+        followed.extend(own.into_iter().map(|run_id| (run_id, FollowedRun::Own)));
         let read = recent.map_or(Ok(()), |recent| read_all(&*store, &bus, recent, is_first, &mut followed));
         (followed, read)
     });
@@ -184,7 +185,7 @@ fn read_all(
     bus: &EventBus,
     recent: jiff::Timestamp,
     is_first: bool,
-    followed: &mut HashMap<RunId, Followed>,
+    followed: &mut HashMap<RunId, FollowedRun>,
 ) -> Result<(), StoreError> {
     let open = vec![RunStatus::Pending, RunStatus::Running];
     let mut rows = store.runs(&RunFilter { statuses: open, limit: MAX_RUNS, ..RunFilter::default() })?;
@@ -193,14 +194,14 @@ fn read_all(
     let mut seen: HashSet<RunId> = HashSet::with_capacity(rows.len());
     for row in rows {
         if seen.insert(row.run_id) {
-            let run = followed.entry(row.run_id).or_insert_with(|| Followed::Other(Box::new(Other::of(&row))));
+            let run = followed.entry(row.run_id).or_insert_with(|| FollowedRun::Other(Box::new(RemoteRun::of(&row))));
             advance(store, bus, &row, is_first, run)?;
         }
     }
     // Runs that are neither open nor young any more have ended since, or are forgotten.
     let unseen: Vec<RunId> = followed.keys().filter(|run_id| !seen.contains(run_id)).copied().collect();
     for run_id in unseen {
-        if let Some(run @ Followed::Other(_)) = followed.get_mut(&run_id)
+        if let Some(run @ FollowedRun::Other(_)) = followed.get_mut(&run_id)
             && let Some(row) = store.run(run_id)?
         {
             advance(store, bus, &row, is_first, run)?;
@@ -208,7 +209,7 @@ fn read_all(
         followed.remove(&run_id);
     }
     // An empty map means that nobody watched before.
-    followed.entry(RunId::from_uuid(uuid::Uuid::nil())).or_insert(Followed::Over);
+    followed.entry(RunId::from_uuid(uuid::Uuid::nil())).or_insert(FollowedRun::Over);
     Ok(())
 }
 
@@ -224,10 +225,10 @@ fn advance(
     bus: &EventBus,
     row: &RunRow,
     is_first: bool,
-    run: &mut Followed,
+    run: &mut FollowedRun,
 ) -> Result<(), StoreError> {
-    let Followed::Other(other) = run else { return Ok(()) };
-    let Other { view, session, next } = &mut **other;
+    let FollowedRun::Other(other) = run else { return Ok(()) };
+    let RemoteRun { view, session, next } = &mut **other;
     store.frames(row.run_id, *next, &mut |frame| {
         *next = frame.seq + 1;
         let Ok(record) = Record::decode(frame.kind, &frame.payload) else {
@@ -244,12 +245,12 @@ fn advance(
         ControlFlow::Continue(())
     })?;
     if row.status.is_final() {
-        *run = Followed::Over;
+        *run = FollowedRun::Over;
     }
     Ok(())
 }
 
-impl Other {
+impl RemoteRun {
     fn of(row: &RunRow) -> Self {
         Self { view: RunView::new(row.run_id), session: row.session.clone(), next: 1 }
     }
@@ -274,7 +275,7 @@ async fn show(engine: Engine, stop: CancellationToken) {
         }
         let stored = tokio::task::spawn_blocking(move || {
             for recorder in recorders {
-                if let Err(error) = recorder.flush(Durability::Ride) {
+                if let Err(error) = recorder.flush(Durability::Deferred) {
                     // The run learns it itself, with its next record.
                     tracing::debug!(%error, run = %recorder.run_id(), "records could not be stored ahead of a result");
                 }

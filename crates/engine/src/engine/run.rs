@@ -78,7 +78,7 @@ impl Engine {
             previews,
             parent: None,
             origin: run_id,
-            comeback: None,
+            retry_key: None,
             client_call: None,
         }
     }
@@ -93,7 +93,7 @@ impl Engine {
             return Some(sha256.clone());
         }
         let bytes = serde_json::to_vec(&**scope.policy.snapshot())
-            .inspect_err(|error| tracing::error!(%error, run = %scope.run_id, "a policy cannot be kept apart"))
+            .inspect_err(|error| tracing::error!(%error, run = %scope.run_id, "a policy cannot be stored as a blob"))
             .ok()?;
         let blob = crate::Blob::new(bytes);
         let sha256 = blob.sha256.clone();
@@ -141,7 +141,7 @@ impl Engine {
             scope.recorder.checkpoint();
         }
         scope.recorder.set_row(self.row(scope, kind, title, started_at, status, Some(at)));
-        match scope.recorder.flush(Durability::Ride) {
+        match scope.recorder.flush(Durability::Deferred) {
             Ok(_) => {
                 if scope.previews.is_none() {
                     if let Some(sha256) = scope.policy_blob.get() {

@@ -4,13 +4,13 @@ use super::{
     Leaf,
     entry::{Opened, open},
     log::Log,
-    verify::{BadPlace, FirstBad},
-    walk::Walked,
+    verify::{FirstBad, ProblemLocation},
+    walk::WalkResult,
 };
 use crate::{
     Store,
     chain::Verifier,
-    fact_seal::{BadSeal, FactKey, FactName},
+    fact_seal::{FactKey, FactName, SealError},
     store::{StoreError, StoredFact},
 };
 use jiff::Timestamp;
@@ -25,11 +25,11 @@ const ENTRIES_PER_PAGE: usize = 512;
 const FACTS_MARK: &[u8] = b"\"type\":\"facts\"";
 
 fn bad(name: Option<String>, seq: u64, problem: String) -> FirstBad {
-    FirstBad { place: BadPlace::Fact, run_id: None, name, seq, problem }
+    FirstBad { place: ProblemLocation::Fact, run_id: None, name, seq, problem }
 }
 
 /// Checks every fact of a store, and returns how many there are. With the public key alone, facts cannot be checked.
-pub(super) fn check_facts(store: &dyn Store, verifier: &Verifier, walked: &Walked) -> Result<u64, FirstBad> {
+pub(super) fn check_facts(store: &dyn Store, verifier: &Verifier, walked: &WalkResult) -> Result<u64, FirstBad> {
     let Some(key) = verifier.facts() else { return Ok(0) };
     let unreadable = |error: StoreError| FirstBad::unreadable(&error);
     let mut seen: HashSet<FactName> = HashSet::new();
@@ -58,12 +58,12 @@ pub(super) fn check_facts(store: &dyn Store, verifier: &Verifier, walked: &Walke
     }
 }
 
-fn check_fact(key: &FactKey, space: &str, fact: &StoredFact, walked: &Walked) -> Result<FactName, FirstBad> {
+fn check_fact(key: &FactKey, space: &str, fact: &StoredFact, walked: &WalkResult) -> Result<FactName, FirstBad> {
     let fact_name = || Some(format!("{space}/{}", fact.key));
     let name = key.name(space, &fact.key);
     let opened = match key.open(space, &fact.key, &fact.value) {
         // An earlier version wrote this store, and this one has not worked with it yet.
-        Err(BadSeal::Missing) if !walked.names_facts => return Ok(name),
+        Err(SealError::Missing) if !walked.names_facts => return Ok(name),
         opened => opened.map_err(|problem| bad(fact_name(), 0, problem.to_string()))?,
     };
     if opened.until != fact.expires_at.map(Timestamp::as_microsecond) {

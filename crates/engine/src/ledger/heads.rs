@@ -37,7 +37,7 @@ impl SignedHead {
 
 /// A head that was kept outside the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptHead {
+pub struct SavedHead {
     /// Where it was kept, for messages.
     pub source: String,
     /// Its place there, counted from 1.
@@ -58,7 +58,7 @@ struct Note {
 
 /// Reads kept heads: a signed note, a head as `toolyard runs head --json` prints it, or one such head a line. The
 /// signatures are not checked here.
-pub fn read_heads(source: &str, text: &str) -> Result<Vec<KeptHead>, String> {
+pub fn read_heads(source: &str, text: &str) -> Result<Vec<SavedHead>, String> {
     if !text.trim_start().starts_with('{') {
         return head(source, 1, text).map(|head| vec![head]);
     }
@@ -77,7 +77,7 @@ pub fn read_heads(source: &str, text: &str) -> Result<Vec<KeptHead>, String> {
     notes.iter().zip(1..).map(|(note, number)| head(source, number, note)).collect()
 }
 
-fn head(source: &str, number: u64, note: &str) -> Result<KeptHead, String> {
+fn head(source: &str, number: u64, note: &str) -> Result<SavedHead, String> {
     let read = || {
         let mut lines = note.lines();
         let (origin, size, root) = (lines.next()?, lines.next()?, lines.next()?);
@@ -85,5 +85,5 @@ fn head(source: &str, number: u64, note: &str) -> Result<KeptHead, String> {
         (origin == ORIGIN).then_some((size.parse().ok()?, root))
     };
     let (size, root) = read().ok_or_else(|| format!("{source}: head {number} is not a signed head of a ledger"))?;
-    Ok(KeptHead { source: source.to_owned(), number, size, root, note: note.to_owned() })
+    Ok(SavedHead { source: source.to_owned(), number, size, root, note: note.to_owned() })
 }

@@ -202,9 +202,9 @@ pub fn verify_receipt(receipt: &Receipt, keys: &[Verifier]) -> ReceiptReport {
     }
 }
 
-type Wrong = (u64, u64, &'static str);
+type ReceiptFailure = (u64, u64, &'static str);
 
-fn check(receipt: &Receipt, keys: &[Verifier]) -> Result<u64, Wrong> {
+fn check(receipt: &Receipt, keys: &[Verifier]) -> Result<u64, ReceiptFailure> {
     if receipt.form != FORM {
         return Err((0, 0, "it is not a receipt that this version knows"));
     }

@@ -3,11 +3,11 @@
 
 use super::{
     facts::check_facts,
-    heads::KeptHead,
+    heads::SavedHead,
     log::{Log, LogError},
     runs::{RunWalk, VerifyReport, walk_run},
     tree::Edge,
-    walk::{Sealed, Walked, walk},
+    walk::{Sealed, WalkResult, walk},
 };
 use crate::{
     Store,
@@ -29,10 +29,10 @@ const ROWS_PER_PAGE: usize = 500;
 /// Names of blobs read at a time.
 const BLOBS_PER_PAGE: usize = 256;
 
-/// The place of the first problem.
+/// The kind of object in which the first problem was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum BadPlace {
+pub enum ProblemLocation {
     /// An entry of the ledger.
     Ledger,
     /// A record of a run, or the run's row.
@@ -52,7 +52,7 @@ pub enum BadPlace {
 #[serde(rename_all = "camelCase")]
 pub struct FirstBad {
     /// The kind of object that failed.
-    pub place: BadPlace,
+    pub place: ProblemLocation,
     /// The run, where it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
@@ -70,12 +70,12 @@ impl std::fmt::Display for FirstBad {
         let Self { place, run_id, name, seq, problem } = self;
         let name = name.as_deref().unwrap_or_default();
         match (place, run_id) {
-            (BadPlace::Ledger, _) => write!(f, "ledger entry {seq}: {problem}"),
-            (BadPlace::Head, _) => write!(f, "{name}, head {seq}: {problem}"),
-            (BadPlace::Blob, _) => write!(f, "blob {name}: {problem}"),
-            (BadPlace::Fact, _) if name.is_empty() => write!(f, "ledger entry {seq}: {problem}"),
-            (BadPlace::Fact, _) => write!(f, "fact {name}: {problem}"),
-            (BadPlace::Run, Some(run_id)) => write!(f, "run {run_id}, record {seq}: {problem}"),
+            (ProblemLocation::Ledger, _) => write!(f, "ledger entry {seq}: {problem}"),
+            (ProblemLocation::Head, _) => write!(f, "{name}, head {seq}: {problem}"),
+            (ProblemLocation::Blob, _) => write!(f, "blob {name}: {problem}"),
+            (ProblemLocation::Fact, _) if name.is_empty() => write!(f, "ledger entry {seq}: {problem}"),
+            (ProblemLocation::Fact, _) => write!(f, "fact {name}: {problem}"),
+            (ProblemLocation::Run, Some(run_id)) => write!(f, "run {run_id}, record {seq}: {problem}"),
             _ => write!(f, "{problem}"),
         }
     }
@@ -83,26 +83,26 @@ impl std::fmt::Display for FirstBad {
 
 impl FirstBad {
     pub(super) fn ledger(bad: BadRecord) -> Self {
-        Self { place: BadPlace::Ledger, run_id: None, name: None, seq: bad.seq, problem: bad.problem }
+        Self { place: ProblemLocation::Ledger, run_id: None, name: None, seq: bad.seq, problem: bad.problem }
     }
 
-    pub(super) fn head(head: &KeptHead, problem: String) -> Self {
+    pub(super) fn head(head: &SavedHead, problem: String) -> Self {
         let name = Some(head.source.clone());
-        Self { place: BadPlace::Head, run_id: None, name, seq: head.number, problem }
+        Self { place: ProblemLocation::Head, run_id: None, name, seq: head.number, problem }
     }
 
     pub(super) fn unreadable(error: &StoreError) -> Self {
         let problem = format!("the store cannot be read: {error}");
-        Self { place: BadPlace::Store, run_id: None, name: None, seq: 0, problem }
+        Self { place: ProblemLocation::Store, run_id: None, name: None, seq: 0, problem }
     }
 
     fn run(run_id: RunId, bad: BadRecord) -> Self {
-        Self { place: BadPlace::Run, run_id: Some(run_id), name: None, seq: bad.seq, problem: bad.problem }
+        Self { place: ProblemLocation::Run, run_id: Some(run_id), name: None, seq: bad.seq, problem: bad.problem }
     }
 
     /// Something about a file of heads as a whole.
     pub fn heads_file(name: &str, problem: String) -> Self {
-        Self { place: BadPlace::Head, run_id: None, name: Some(name.to_owned()), seq: 0, problem }
+        Self { place: ProblemLocation::Head, run_id: None, name: Some(name.to_owned()), seq: 0, problem }
     }
 }
 
@@ -198,7 +198,7 @@ fn check_entry(log: Log<'_>, keys: &[(u64, Verifier)], seq: u64) -> Result<(), L
     Ok(())
 }
 
-/// A run that does not hold.
+/// A run whose verification failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BadRun {
@@ -311,7 +311,7 @@ impl LedgerReport {
 #[derive(Debug, Default)]
 pub struct VerifyOptions {
     /// Heads that were stored outside the database: beside the store, or elsewhere.
-    pub heads: Vec<KeptHead>,
+    pub heads: Vec<SavedHead>,
     /// How many of them, the first ones, the file beside the store has. It begins with the first head that was signed.
     pub kept: usize,
     /// The file's name, where there is one.
@@ -322,7 +322,7 @@ pub struct VerifyOptions {
 
 impl VerifyOptions {
     /// What is wrong with the file of heads, given that the ledger has something that it should hold.
-    fn problem(&self, walked: &Walked) -> Option<FirstBad> {
+    fn problem(&self, walked: &WalkResult) -> Option<FirstBad> {
         if self.found.is_some() {
             return self.found.clone().filter(|_| walked.size > 0 || walked.first_bad.is_some());
         }
@@ -390,7 +390,7 @@ fn check_blobs(store: &dyn Store) -> Result<HashSet<[u8; 32]>, FirstBad> {
                 Err(error) => Some(error.to_string()),
             };
             if let Some(problem) = problem {
-                return Err(FirstBad { place: BadPlace::Blob, run_id: None, name: Some(name), seq: 0, problem });
+                return Err(FirstBad { place: ProblemLocation::Blob, run_id: None, name: Some(name), seq: 0, problem });
             }
             known.extend(canonical::unhex(&name));
         }
@@ -401,7 +401,7 @@ fn check_blobs(store: &dyn Store) -> Result<HashSet<[u8; 32]>, FirstBad> {
 fn check_runs(
     store: &dyn Store,
     verifier: &Verifier,
-    walked: &Walked,
+    walked: &WalkResult,
     blobs: &HashSet<[u8; 32]>,
     report: &mut LedgerReport,
 ) {
@@ -443,7 +443,7 @@ fn check_runs(
 }
 
 /// Checks runs that have records and no row. A run gets its row with its first batch, so there are none as a rule.
-fn check_unlisted(store: &dyn Store, verifier: &Verifier, walked: &Walked, report: &mut LedgerReport) {
+fn check_unlisted(store: &dyn Store, verifier: &Verifier, walked: &WalkResult, report: &mut LedgerReport) {
     let has_blob = |blob: &str| matches!(store.blob(blob), Ok(Some(_)));
     match store.unlisted_runs(MAX_NAMED) {
         Ok(runs) => runs.into_iter().for_each(|run_id| {

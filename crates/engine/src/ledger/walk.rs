@@ -3,7 +3,7 @@
 use super::{
     Leaf, RunHead,
     entry::{Opened, TreeEntry, open},
-    heads::KeptHead,
+    heads::SavedHead,
     log::{Log, LogError},
     tree::{Edge, Hash, leaf_hash},
     verify::FirstBad,
@@ -57,7 +57,7 @@ pub(super) struct NamedFact {
 
 /// What the walk found.
 #[derive(Default)]
-pub(super) struct Walked {
+pub(super) struct WalkResult {
     pub(super) entries: u64,
     pub(super) tree_entries: u64,
     /// Leaves in the first entry of the tree.
@@ -80,14 +80,14 @@ pub(super) struct Walked {
 
 struct Walk<'a> {
     keys: Vec<(u64, Verifier)>,
-    heads: Vec<&'a KeptHead>,
+    heads: Vec<&'a SavedHead>,
     /// How many of the heads were met.
     met: usize,
     edge: Edge,
     previous: Hash,
     in_tree: bool,
     key_from: u64,
-    walked: Walked,
+    walked: WalkResult,
 }
 
 /// A signature that is still to be checked.
@@ -99,19 +99,21 @@ struct Job {
 }
 
 /// Walks the ledger. The first problem ends the walk. May block.
-pub(super) fn walk(store: &dyn Store, present: &Verifier, heads: &[KeptHead]) -> Result<Walked, Failure> {
+pub(super) fn walk(store: &dyn Store, present: &Verifier, heads: &[SavedHead]) -> Result<WalkResult, Failure> {
     let log = Log(store);
     let bad_log = |error: LogError| match error {
-        LogError::Bad(bad) => Ok(Walked { first_bad: Some(FirstBad::ledger(bad)), ..Walked::default() }),
-        LogError::Store(error) => Ok(Walked { first_bad: Some(FirstBad::unreadable(&error)), ..Walked::default() }),
+        LogError::Bad(bad) => Ok(WalkResult { first_bad: Some(FirstBad::ledger(bad)), ..WalkResult::default() }),
+        LogError::Store(error) => {
+            Ok(WalkResult { first_bad: Some(FirstBad::unreadable(&error)), ..WalkResult::default() })
+        }
     };
     let keys = match log.keys(present) {
         Ok(keys) => keys,
         Err(error) => return bad_log(error),
     };
-    let mut heads: Vec<&KeptHead> = heads.iter().collect();
+    let mut heads: Vec<&SavedHead> = heads.iter().collect();
     heads.sort_by_key(|head| head.size);
-    let walked = Walked { keys: keys.len() as u64, ..Walked::default() };
+    let walked = WalkResult { keys: keys.len() as u64, ..WalkResult::default() };
     let (edge, previous) = (Edge::default(), [0; 32]);
     let mut walk = Walk { keys, heads, met: 0, edge, previous, in_tree: false, key_from: 0, walked };
     loop {
@@ -283,7 +285,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn end(mut self) -> Walked {
+    fn end(mut self) -> WalkResult {
         if let Some(head) = self.heads.get(self.met) {
             let problem = format!(
                 "the ledger had {} leaves when this head was signed and has {} now: the store was rolled back",

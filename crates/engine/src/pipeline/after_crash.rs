@@ -158,6 +158,6 @@ fn close(
     let outcome = outcome_of(engine, status, error, user_message);
     let result = to_result(record.call_id, scope, &record.step_id, &record.tool, record.attempt, outcome.clone(), None);
     scope.recorder.push(&Record::Result(ResultRecord { call_id: record.call_id, outcome }));
-    let position = scope.recorder.flush(Durability::Ride).unwrap_or_default();
+    let position = scope.recorder.flush(Durability::Deferred).unwrap_or_default();
     FinishedCall::new(result, position, true)
 }

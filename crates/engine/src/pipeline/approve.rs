@@ -34,7 +34,7 @@ pub(super) struct Question {
     pub(super) by_hook: bool,
 }
 
-/// A call that somebody is asked about.
+/// A call for which a person's approval is requested.
 pub(super) struct AskedCall<'a> {
     pub(super) engine: &'a Engine,
     pub(super) scope: &'a RunScope,
@@ -157,7 +157,7 @@ async fn consent(
         return unshown(Allowance { at: engine.clock().now(), ..allowed_by(&grant) });
     }
     let reports = call.asking == Asking::Report;
-    if reports && scope.comeback.is_none() {
+    if reports && scope.retry_key.is_none() {
         return Err(unasked(question));
     }
     if prediction.is_none() {
@@ -205,12 +205,12 @@ async fn ask(asked: &AskedCall<'_>, request: ApprovalRequest, wait_ms: u64) -> R
         approval_id: Some(request.id.clone()),
         shown: Some(request.shown_hash().to_owned()),
     }));
-    if let Some(comeback) = scope.comeback.as_ref().filter(|_| request.is_kept) {
+    if let Some(retry_key) = scope.retry_key.as_ref().filter(|_| request.is_kept) {
         // The run is stored before the question can be answered, so that a caller that comes back finds that nothing
         // was dispatched.
-        scope.recorder.flush(Durability::Ride)?;
+        scope.recorder.flush(Durability::Deferred)?;
         let remembered = request.expires_at.checked_add(engine.options().idempotency_window).ok();
-        engine.store().put(crate::engine::KEYS, &comeback.key, comeback.entry.clone(), remembered)?;
+        engine.store().put(crate::engine::KEYS, &retry_key.key, retry_key.entry.clone(), remembered)?;
     }
     let route = match (&call.asking, request.is_kept) {
         (Asking::Unreachable, _) => Route::None,
@@ -232,7 +232,7 @@ fn request(asked: &AskedCall<'_>, question: &Question) -> ApprovalRequest {
         extra.insert(REQUESTER.to_owned(), requester.as_str().into());
     }
     let secrets = scope.recorder.secrets();
-    let is_kept = scope.comeback.is_some() && engine.approvals().keeps_questions();
+    let is_kept = scope.retry_key.is_some() && engine.approvals().keeps_questions();
     let open_ms = match is_kept {
         true => scope.policy.approval_keep_ms(),
         false => question.timeout_ms.clamp(1, MAX_WAIT_MS),

@@ -34,7 +34,7 @@ pub(super) fn settle(
     let (outcome, apart) = to_record(engine, scope, started, status, outcome);
     let record = Record::Result(ResultRecord { call_id: envelope.call_id, outcome });
     scope.recorder.push(&record);
-    // `Ride`: the next intent, or a call that depends on this result, makes it durable. This needs one sync per step
+    // `Deferred`: the next intent, or a call that depends on this result, makes it durable. This needs one sync per step
     // instead of two.
     let position = flush_result(scope);
     let outcome = record.into_outcome().unwrap_or_else(|| OutcomeRecord::new(ResultStatus::Error, started));
@@ -53,7 +53,7 @@ pub(super) fn settle(
 
 /// Queues a result. In a run of one call, the end of the run follows at once, and both are written as one batch.
 fn flush_result(scope: &RunScope) -> Result<Position, StoreError> {
-    if scope.is_one_call { Ok(Position::default()) } else { scope.recorder.flush(Durability::Ride) }
+    if scope.is_one_call { Ok(Position::default()) } else { scope.recorder.flush(Durability::Deferred) }
 }
 
 /// Checks the output against the tool's schema. A tool whose output does not fit has failed, but its effects are still

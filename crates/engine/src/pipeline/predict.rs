@@ -1,4 +1,4 @@
-//! What a call would do: a dry run of this call, made when a person is asked about it.
+//! The prediction of a call: a dry run that is made when a person is asked about the call.
 
 use super::{approve::AskedCall, envelope};
 use crate::{

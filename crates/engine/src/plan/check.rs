@@ -1,4 +1,4 @@
-//! The static check: finds everything that is known to be wrong with a plan before a step runs.
+//! The static check: finds every error of a plan that can be found before a step runs.
 
 mod bindings;
 mod compiled;

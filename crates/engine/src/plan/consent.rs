@@ -94,7 +94,7 @@ impl StartedRun {
                 shown: Some(shown.hash.clone()),
             }));
         }
-        scope.recorder.flush(Durability::Ride)?;
+        scope.recorder.flush(Durability::Deferred)?;
         // A waiting caller receives an error at once if nobody can be asked now.
         let route = if request.is_kept && self.is_detached { Route::Later } else { Route::AnyApprover };
         let wait_ms = if request.is_kept { MAX_WAIT_MS } else { scope.policy.approval_timeout_ms() };

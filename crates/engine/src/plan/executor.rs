@@ -385,7 +385,7 @@ impl Executor {
             at: now,
         }));
         // Nothing else may be recorded until the wait is over, and a crash must not begin it anew.
-        if let Err(error) = self.scope.recorder.flush(Durability::Ride) {
+        if let Err(error) = self.scope.recorder.flush(Durability::Deferred) {
             tracing::error!(%error, "a retry could not be recorded");
         }
         delay

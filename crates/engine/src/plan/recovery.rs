@@ -241,7 +241,7 @@ impl Engine {
             })?;
             if grown {
                 let (frames, blobs, epoch) = (Vec::new(), Vec::new(), store.epoch());
-                let durability = Durability::Ride;
+                let durability = Durability::Deferred;
                 store.append(Batch { run_id, frames, blobs, row: None, epoch, release: true, durability })?;
             }
             Ok(!grown)

@@ -195,7 +195,7 @@ impl Engine {
                 Consent::None
             }
             other => {
-                scope.recorder.flush(Durability::Ride)?;
+                scope.recorder.flush(Durability::Deferred)?;
                 if needs_consent { other } else { Consent::None }
             }
         };
@@ -455,7 +455,7 @@ impl StartedRun {
             Some(self.engine.clock().now())
         };
         let failed = scope.recorder.sync().await.err().map(Failure::from);
-        // A head that is not stored is not sealed: whoever takes the run over records another one.
+        // A head that is not stored is not sealed: the node that continues the run records another one.
         if failed.is_none() {
             self.engine.seal_paused(scope, status);
         }

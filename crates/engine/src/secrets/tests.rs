@@ -37,14 +37,14 @@ fn secrets_are_marked_by_schema_rule_name_and_looks() {
         "note": "call with Bearer abcdefgh12345678 twice", "token": "page-2", "keyword": "plain",
     });
     let kept = keep(&secrets(), schema, rules, &args).unwrap();
-    let found: Vec<(&str, MarkedBy)> = kept.secrets.iter().map(|s| (s.path.as_str(), s.by)).collect();
+    let found: Vec<(&str, SecretSource)> = kept.secrets.iter().map(|s| (s.path.as_str(), s.by)).collect();
     assert_eq!(
         found,
         [
-            ("/pin", MarkedBy::Schema),
-            ("/answers/0/text", MarkedBy::Rule),
-            ("/dbPassword", MarkedBy::Detector),
-            ("/note", MarkedBy::Detector)
+            ("/pin", SecretSource::Schema),
+            ("/answers/0/text", SecretSource::Rule),
+            ("/dbPassword", SecretSource::Detector),
+            ("/note", SecretSource::Detector)
         ]
     );
     let text = Value::Object(Map::clone(&kept.args)).to_string();

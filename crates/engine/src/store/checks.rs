@@ -99,7 +99,7 @@ mod tests {
             row: None,
             epoch: 1,
             release: false,
-            durability: Durability::Ride,
+            durability: Durability::Deferred,
         }
     }
 

@@ -23,13 +23,13 @@ use std::{
 
 /// The account of all bodies.
 pub(crate) struct Bodies {
-    used: Mutex<Used>,
+    used: Mutex<MemoryUse>,
     per_address: usize,
     in_all: usize,
 }
 
 #[derive(Default)]
-struct Used {
+struct MemoryUse {
     in_all: usize,
     addresses: HashMap<IpAddr, usize>,
 }
@@ -41,13 +41,13 @@ impl Default for Bodies {
 }
 
 /// The memory of one body; released on drop.
-pub(crate) struct HeldBody {
+pub(crate) struct BodyMemory {
     bodies: Arc<Bodies>,
     address: IpAddr,
     bytes: usize,
 }
 
-impl HeldBody {
+impl BodyMemory {
     /// Counts more bytes, if there is room for them.
     fn grow(&mut self, more: usize) -> bool {
         let mut used = self.bodies.used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +62,7 @@ impl HeldBody {
     }
 }
 
-impl Drop for HeldBody {
+impl Drop for BodyMemory {
     fn drop(&mut self) {
         if self.bytes == 0 {
             return;
@@ -86,12 +86,12 @@ pub(crate) struct Received {
     /// The workspace that the credential names.
     pub(crate) workspace: toolyard_protocol::WorkspaceId,
     /// Keeps the body's memory counted for as long as the request is worked on.
-    pub(crate) held: HeldBody,
+    pub(crate) held: BodyMemory,
 }
 
 /// Why a body was not read.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Unread {
+pub(crate) enum BodyError {
     /// It is longer than the rule allows.
     TooLarge,
     /// The body did not arrive in time.
@@ -109,26 +109,26 @@ pub(crate) async fn read(
     body: Body,
     max: usize,
     within: Duration,
-) -> Result<(Bytes, HeldBody), Unread> {
-    let mut held = HeldBody { bodies: bodies.clone(), address: counted_as(address), bytes: 0 };
+) -> Result<(Bytes, BodyMemory), BodyError> {
+    let mut held = BodyMemory { bodies: bodies.clone(), address: counted_as(address), bytes: 0 };
     if axum::body::HttpBody::is_end_stream(&body) {
         return Ok((Bytes::new(), held));
     }
-    let bytes = tokio::time::timeout(within, collect(&mut held, body, max)).await.map_err(|_| Unread::TooSlow)??;
+    let bytes = tokio::time::timeout(within, collect(&mut held, body, max)).await.map_err(|_| BodyError::TooSlow)??;
     Ok((bytes, held))
 }
 
-async fn collect(held: &mut HeldBody, body: Body, max: usize) -> Result<Bytes, Unread> {
+async fn collect(held: &mut BodyMemory, body: Body, max: usize) -> Result<Bytes, BodyError> {
     let mut pieces = body.into_data_stream();
     let mut first = Bytes::new();
     let mut all = Vec::new();
     while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|_| Unread::Broken)?;
+        let piece = piece.map_err(|_| BodyError::Broken)?;
         if held.bytes + piece.len() > max {
-            return Err(Unread::TooLarge);
+            return Err(BodyError::TooLarge);
         }
         if !held.grow(piece.len()) {
-            return Err(Unread::NoMemory);
+            return Err(BodyError::NoMemory);
         }
         // Most bodies come in one piece, which need not be copied.
         if first.is_empty() && all.is_empty() {
@@ -165,13 +165,13 @@ mod tests {
         let (bytes, held) = read(&bodies, here(), pieces(&[10, 20, 30]), 60, SOON).await.unwrap();
         assert_eq!((bytes.len(), held.bytes), (60, 60));
         let refused = read(&bodies, here(), pieces(&[10, 51]), 60, SOON).await.err();
-        assert_eq!(refused, Some(Unread::TooLarge));
+        assert_eq!(refused, Some(BodyError::TooLarge));
         let refused = read(&bodies, here(), pieces(&[41]), 60, SOON).await.err();
-        assert_eq!(refused, Some(Unread::NoMemory), "this address has taken its part");
+        assert_eq!(refused, Some(BodyError::NoMemory), "this address has taken its part");
         let other: IpAddr = "203.0.113.9".parse().unwrap();
         let (_, second) = read(&bodies, other, pieces(&[80]), 90, SOON).await.unwrap();
         let third: IpAddr = "203.0.113.10".parse().unwrap();
-        assert_eq!(read(&bodies, third, pieces(&[20]), 90, SOON).await.err(), Some(Unread::NoMemory));
+        assert_eq!(read(&bodies, third, pieces(&[20]), 90, SOON).await.err(), Some(BodyError::NoMemory));
         drop((held, second));
         assert_eq!(bodies.used.lock().unwrap().in_all, 0);
         assert!(bodies.used.lock().unwrap().addresses.is_empty());
@@ -185,7 +185,7 @@ mod tests {
             Some((Ok::<_, Infallible>(Bytes::from_static(b"x")), n + 1))
         });
         let given_up = read(&bodies, here(), Body::from_stream(slow), 1000, Duration::from_secs(30)).await.err();
-        assert_eq!(given_up, Some(Unread::TooSlow), "one more byte now and then buys no time");
+        assert_eq!(given_up, Some(BodyError::TooSlow), "one more byte now and then buys no time");
         assert_eq!(bodies.used.lock().unwrap().in_all, 0);
     }
 }

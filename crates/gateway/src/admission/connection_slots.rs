@@ -139,7 +139,7 @@ pub(crate) struct ConnectionSlot {
 
 /// Why a connection is closed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum NoSlot {
+pub(crate) enum SlotError {
     /// It was evicted while it tried, and is being closed.
     Evicted,
     /// There are too many proven HTTP connections.
@@ -306,7 +306,7 @@ impl ConnectionSlot {
     }
 
     /// The connection has shown a credential: it leaves the unproven count.
-    pub(crate) fn prove(&self) -> Result<(), NoSlot> {
+    pub(crate) fn prove(&self) -> Result<(), SlotError> {
         if self.shared.is(PROVEN) {
             return Ok(());
         }
@@ -316,11 +316,11 @@ impl ConnectionSlot {
             return Ok(());
         }
         if state.proven_http >= self.connection_slots.proven_http {
-            return Err(NoSlot::TooMany);
+            return Err(SlotError::TooMany);
         }
         let status = &self.shared.status;
         if status.compare_exchange(UNPROVEN, PROVEN, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            return Err(NoSlot::Evicted);
+            return Err(SlotError::Evicted);
         }
         let address = entry.0;
         state.proven_http += 1;
@@ -332,18 +332,18 @@ impl ConnectionSlot {
     }
 
     /// Marks the connection as a proven WebSocket, which has a separate limit.
-    pub(crate) fn prove_socket(&self) -> Result<(), NoSlot> {
+    pub(crate) fn prove_socket(&self) -> Result<(), SlotError> {
         let proven = self.prove();
         // The limit of HTTP connections does not apply to WebSockets.
         let mut entry = lock(&self.entry);
         let mut state = lock(&self.connection_slots.state);
         match (proven, entry.1) {
-            (Err(NoSlot::Evicted), _) => return Err(NoSlot::Evicted),
+            (Err(SlotError::Evicted), _) => return Err(SlotError::Evicted),
             (_, Counted::ProvenHttp) => state.proven_http = state.proven_http.saturating_sub(1),
             (_, Counted::Unproven) => {
                 let status = &self.shared.status;
                 if status.compare_exchange(UNPROVEN, PROVEN, Ordering::AcqRel, Ordering::Acquire).is_err() {
-                    return Err(NoSlot::Evicted);
+                    return Err(SlotError::Evicted);
                 }
                 let address = entry.0;
                 state.addresses.entry(address).or_default().proven += 1;
@@ -490,7 +490,7 @@ mod tests {
         let (mut peer, own) = tokio::io::duplex(64);
         let mut evicted = SlottedSocket::new(own, held[1].clone());
         assert_eq!(evicted.read(&mut [0; 8]).await.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
-        assert_eq!(held[1].prove(), Err(NoSlot::Evicted), "too late");
+        assert_eq!(held[1].prove(), Err(SlotError::Evicted), "too late");
         drop(evicted);
         assert_eq!(peer.read(&mut [0; 8]).await.unwrap(), 0);
     }
@@ -578,7 +578,7 @@ mod tests {
         let held = fill(&connection_slots, HERE, 4).await;
         held[0].prove().unwrap();
         held[1].prove().unwrap();
-        assert_eq!(held[2].prove(), Err(NoSlot::TooMany));
+        assert_eq!(held[2].prove(), Err(SlotError::TooMany));
         held[2].prove_socket().unwrap();
         held[1].prove_socket().unwrap();
         held[3].prove().unwrap();

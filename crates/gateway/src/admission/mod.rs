@@ -11,7 +11,7 @@ pub(crate) mod body;
 pub(crate) mod connection_slots;
 
 use crate::{
-    auth::{self, Origin, Unattributed},
+    auth::{self, Origin, OriginError},
     gateway::Gateway,
 };
 use axum::{
@@ -20,8 +20,8 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
     response::Response,
 };
-use body::{Received, Unread};
-use connection_slots::{ConnectionSlot, NoSlot};
+use body::{BodyError, Received};
+use connection_slots::{ConnectionSlot, SlotError};
 use serde::Serialize;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use toolyard_protocol::WorkspaceId;
@@ -106,12 +106,12 @@ impl Admitted {
             Err(unread) => {
                 slot.leave_unread();
                 Err(closing(match unread {
-                    Unread::TooLarge => too_large(),
-                    Unread::TooSlow => {
+                    BodyError::TooLarge => too_large(),
+                    BodyError::TooSlow => {
                         refusal(StatusCode::REQUEST_TIMEOUT, "Request body timeout", "invalid_request_error")
                     }
-                    Unread::NoMemory => busy("too many request bodies are being read; try again"),
-                    Unread::Broken => {
+                    BodyError::NoMemory => busy("too many request bodies are being read; try again"),
+                    BodyError::Broken => {
                         refusal(StatusCode::BAD_REQUEST, "The request body is broken", "invalid_request_error")
                     }
                 }))
@@ -142,7 +142,7 @@ pub(crate) async fn read_node_body(
     request: Request,
     max_body: usize,
     within: Duration,
-) -> Result<(axum::body::Bytes, body::HeldBody), Response> {
+) -> Result<(axum::body::Bytes, body::BodyMemory), Response> {
     let (parts, body) = request.into_parts();
     let rule = Rule { access: Access::Open, max_body, within };
     if let Err(refused) = fits(rule, &body) {
@@ -205,7 +205,7 @@ fn check(gateway: &Gateway, peer: &Peer, rule: Rule, headers: &HeaderMap) -> Res
     if rule.access == Access::Open {
         return unnamed(origin);
     }
-    let guesses = &gateway.inner.guesses;
+    let guesses = &gateway.inner.auth_failures;
     if let Some(wait) = guesses.locked(&origin) {
         let message = "Too many failed authentication attempts. Please try again later.";
         let mut response = refusal(StatusCode::TOO_MANY_REQUESTS, message, "rate_limited");
@@ -221,8 +221,8 @@ fn check(gateway: &Gateway, peer: &Peer, rule: Rule, headers: &HeaderMap) -> Res
         Some(access) => {
             guesses.right(&origin);
             peer.slot.prove().map_err(|why| match why {
-                NoSlot::Evicted => busy("this connection was closed to make room; connect again"),
-                NoSlot::TooMany => busy("too many HTTP connections; try again"),
+                SlotError::Evicted => busy("this connection was closed to make room; connect again"),
+                SlotError::TooMany => busy("too many HTTP connections; try again"),
             })?;
             Ok((origin, access.workspace))
         }
@@ -332,14 +332,14 @@ fn json(status: StatusCode, body: &impl Serialize) -> Response {
 }
 
 /// The refusal of a request whose `Host`, `Origin` or forwarding headers are not acceptable.
-fn unattributed(why: &Unattributed) -> Response {
+fn unattributed(why: &OriginError) -> Response {
     let (message, kind) = match why {
-        Unattributed::Proxy => (
+        OriginError::Proxy => (
             "Proxy client attribution is required. Add the proxy's address to gateway.trustedProxies, and have it send \
              X-Forwarded-For.",
             "proxy_attribution_required",
         ),
-        Unattributed::Host => {
+        OriginError::Host => {
             ("The Host header does not name this gateway. Add the name to gateway.allowedHosts.", "host_not_allowed")
         }
     };

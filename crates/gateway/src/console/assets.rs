@@ -1,4 +1,4 @@
-//! The console's files, with the headers that make a browser enforce what the console promises.
+//! The console's files, with headers that restrict in the browser what the console's pages may load and connect to.
 
 use axum::{
     body::Body,

@@ -1,4 +1,5 @@
-//! The console's cookie. Scripts cannot read it, other sites do not cause it to be sent, and alone it opens nothing.
+//! The console's cookie. Scripts cannot read it, browsers do not send it with requests from other sites, and it grants
+//! no access without the device's signature.
 
 use crate::{auth::Origin, gateway::Gateway};
 use axum::http::{HeaderMap, HeaderValue, header};

@@ -17,7 +17,7 @@ use toolyard_service::console::{CodeProblem, DenyOutcome};
 /// Answers with the page, or denies.
 pub(crate) async fn deny(gateway: Gateway, request: Admitted) -> Response {
     let code = request.parts.uri.path().rsplit('/').next().unwrap_or_default();
-    if let Some(wait) = gateway.inner.guesses.locked(&request.origin) {
+    if let Some(wait) = gateway.inner.auth_failures.locked(&request.origin) {
         let message = "Too many links that do not work came from this address";
         let mut response = coded(StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED", message, Some("Wait, then try again."));
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
@@ -51,7 +51,7 @@ pub(crate) async fn deny(gateway: Gateway, request: Admitted) -> Response {
         Ok(page) => page,
         Err(CodeProblem::Store(error)) => broken(&error),
         Err(CodeProblem::Unknown | CodeProblem::Used | CodeProblem::Expired) => {
-            gateway.inner.guesses.wrong(&request.origin);
+            gateway.inner.auth_failures.wrong(&request.origin);
             let text = "It was used, or the question was answered or has expired. Open the console to see what waits.";
             page(StatusCode::NOT_FOUND, "This link does not work any more", text, "")
         }

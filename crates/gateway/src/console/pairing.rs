@@ -40,7 +40,7 @@ struct PairingRefusal {
 
 const TLS_REQUIRED: PairingRefusal = PairingRefusal {
     code: "TLS_REQUIRED",
-    message: "This address is neither encrypted nor on this machine: whoever is between could read and change everything",
+    message: "This address is neither encrypted nor on this machine: anybody on the network between could read and change everything",
     suggestion: TLS_ADVICE,
 };
 
@@ -130,7 +130,7 @@ async fn try_pair(gateway: Gateway, request: Admitted) -> Result<Response, Respo
             Some(TLS_REQUIRED.suggestion),
         ));
     }
-    if let Some(wait) = gateway.inner.guesses.locked(&origin) {
+    if let Some(wait) = gateway.inner.auth_failures.locked(&origin) {
         return Err(rate_limited(wait));
     }
     let is_json = request.parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
@@ -165,7 +165,7 @@ async fn try_pair(gateway: Gateway, request: Admitted) -> Result<Response, Respo
         false => match gateway.access(secret).map_err(|error| broken(&error))? {
             Some(access) => console.pair_viewer(&pairing, access.workspace).await.map_err(|error| broken(&error))?,
             None => {
-                gateway.inner.guesses.wrong(&origin);
+                gateway.inner.auth_failures.wrong(&origin);
                 let advice = "Run `toolyard console` on the machine itself; it needs no token.";
                 return Err(coded(
                     StatusCode::FORBIDDEN,
@@ -177,7 +177,7 @@ async fn try_pair(gateway: Gateway, request: Admitted) -> Result<Response, Respo
         },
     };
     let (device, cookie) = paired;
-    gateway.inner.guesses.right(&origin);
+    gateway.inner.auth_failures.right(&origin);
     let Some(shown) = ShownConsole::of(&device) else {
         return Err(coded(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", "The device was not kept", None));
     };
@@ -195,7 +195,7 @@ fn refused_code(gateway: &Gateway, origin: &Origin, problem: &CodeProblem) -> Re
         CodeProblem::Expired => ("CODE_EXPIRED", "This code is too old"),
         CodeProblem::Store(error) => return broken(error),
     };
-    gateway.inner.guesses.wrong(origin);
+    gateway.inner.auth_failures.wrong(origin);
     coded(StatusCode::FORBIDDEN, code, message, Some(NEW_CODE))
 }
 

@@ -53,7 +53,7 @@ pub(crate) async fn socket(gateway: Gateway, request: Admitted) -> Response {
     };
     let own = gateway.clone();
     upgrade::open(&gateway, request, MAX_PREAUTH_BYTES, move |socket, origin, slot| {
-        connection::serve(socket, own, origin, slot, connection::Entrance::Console(PendingBrowser { device }))
+        connection::serve(socket, own, origin, slot, connection::SocketPath::Console(PendingBrowser { device }))
     })
 }
 
@@ -84,7 +84,7 @@ pub(crate) async fn connect(
     static CHECKER: LazyLock<Checker> = LazyLock::new(Checker::of::<Connect>);
     let connect: Connect = params::read("connect params", &CHECKER, params.unwrap_or_default())
         .map_err(|error| Refusal { error, close: NOT_PAIRED })?;
-    if let Some(wait) = gateway.inner.guesses.locked(origin) {
+    if let Some(wait) = gateway.inner.auth_failures.locked(origin) {
         let error = RpcError::busy("too many failed attempts from this address", wait.as_millis() as u64)
             .detail("code", "CONSOLE_RATE_LIMITED");
         return Err(Refusal { error, close: TRY_AGAIN });
@@ -93,7 +93,7 @@ pub(crate) async fn connect(
     let not_paired = || refused("this browser is not paired", "CONSOLE_NOT_PAIRED");
     let device = visitor.device.filter(|device| device.device_id == *connect.device_id).ok_or_else(not_paired)?;
     if !Console::is_nonce_signed(&device, &origin.own, nonce, &connect.signature) {
-        gateway.inner.guesses.wrong(origin);
+        gateway.inner.auth_failures.wrong(origin);
         tracing::warn!(device = %device.device_id, address = %origin.address, "a cookie came without its browser's key");
         return Err(refused("the signature does not fit this browser's key", "CONSOLE_BAD_SIGNATURE"));
     }

@@ -6,16 +6,15 @@
 use super::{
     control_frames::ControlFrames,
     frame::{self, BadFrame},
-    handshake,
-    heard::Heard,
-    trace,
+    handshake, trace,
+    tracked_stream::TrackedStream,
 };
 use crate::{
     admission::connection_slots::ConnectionSlot,
     auth::Origin,
     console,
     gateway::Gateway,
-    request_slots::{Permit, QueuedSlot, RequestSlot, Share},
+    request_slots::{Permit, QueuedSlot, RequestGroup, RequestSlot},
     rpc,
     settings::{
         HANDSHAKE_TIMEOUT, MAX_EXPRESS_PER_CONNECTION, MAX_PAYLOAD_BYTES, MAX_REQUESTS_PER_CONNECTION,
@@ -38,7 +37,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio_websockets::{CloseCode, Error, Message, WebSocketStream};
 use toolyard_service::{
     Lane, RpcError,
-    hub::{Connection, EventBody, Out, Outgoing},
+    hub::{Connection, EventBody, OutboxItem, Outgoing},
 };
 use tracing::Instrument;
 
@@ -66,7 +65,7 @@ struct Challenge<'a> {
 /// A connected client and its counters.
 struct Client {
     connection: Arc<Connection>,
-    share: Share,
+    share: RequestGroup,
     /// Requests in flight in the ordinary and the waiting lane, and in the express lane.
     in_flight: AtomicUsize,
     express_in_flight: AtomicUsize,
@@ -81,7 +80,7 @@ enum End {
 }
 
 /// The path of a connection, which determines what its first frame must prove.
-pub(crate) enum Entrance {
+pub(crate) enum SocketPath {
     /// The WebSocket door.
     Gateway,
     /// The console's socket.
@@ -91,11 +90,11 @@ pub(crate) enum Entrance {
 /// Serves a connection from its first byte to its last. A handshake that is refused stays counted as unproven until its
 /// socket is closed.
 pub(crate) async fn serve<S>(
-    mut socket: WebSocketStream<Heard<S>>,
+    mut socket: WebSocketStream<TrackedStream<S>>,
     gateway: Gateway,
     origin: Origin,
     slot: Arc<ConnectionSlot>,
-    entrance: Entrance,
+    entrance: SocketPath,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -143,11 +142,11 @@ pub(crate) async fn serve<S>(
 
 /// Challenge, `connect`, `hello-ok`.
 async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
-    socket: &mut WebSocketStream<Heard<S>>,
+    socket: &mut WebSocketStream<TrackedStream<S>>,
     gateway: &Gateway,
     origin: &Origin,
     slot: &ConnectionSlot,
-    entrance: Entrance,
+    entrance: SocketPath,
 ) -> Result<(Arc<Connection>, Outgoing), End> {
     let nonce = uuid::Uuid::new_v4().to_string();
     let challenge = Challenge { nonce: &nonce, ts: Timestamp::now().as_millisecond(), capabilities: [] };
@@ -178,11 +177,11 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     };
     let id = request.id;
     let welcome = match (request.method.as_str(), entrance) {
-        ("connect", Entrance::Gateway) => {
+        ("connect", SocketPath::Gateway) => {
             let welcome = handshake::connect(gateway, origin, &nonce, request.params).await;
-            welcome.map(|handshake::Welcome { admitted, auth }| (admitted, Some(auth)))
+            welcome.map(|handshake::AcceptedClient { admitted, auth }| (admitted, Some(auth)))
         }
-        ("connect", Entrance::Console(visitor)) => {
+        ("connect", SocketPath::Console(visitor)) => {
             let admitted = console::connect(gateway, origin, &nonce, visitor, request.params).await;
             admitted.map(|admitted| (admitted, None))
         }
@@ -226,7 +225,7 @@ async fn read(
 ) -> End {
     let (mut wrong_role, mut in_a_row, mut control_frames) = (0, 0u32, ControlFrames::new());
     let client = Arc::new(Client {
-        share: Share::new(&connection.principal, &connection.id),
+        share: RequestGroup::new(&connection.principal, &connection.id),
         in_flight: AtomicUsize::new(0),
         express_in_flight: AtomicUsize::new(0),
         connection: connection.clone(),
@@ -285,7 +284,7 @@ fn start(gateway: &Gateway, client: &Arc<Client>, request: frame::Request, bytes
     let busy = |what: &str| RpcError::busy(format!("too many requests {what}"), 500);
     let id = request.id.clone();
     let lane = gateway.service().methods().lane(&request.method);
-    let Some(under_way) = UnderWay::begin(client, lane) else {
+    let Some(under_way) = RequestInFlight::begin(client, lane) else {
         return answer(connection, &id, &Err(busy("on this connection")));
     };
     let Some(slot) = gateway.slot(&client.share, lane, bytes) else {
@@ -363,12 +362,12 @@ async fn respond(gateway: &Gateway, connection: &Arc<Connection>, id: &str, requ
 }
 
 /// Counts the requests of a connection. A connection full of hanging calls can still cancel them and answer approvals.
-struct UnderWay {
+struct RequestInFlight {
     client: Arc<Client>,
     lane: Lane,
 }
 
-impl UnderWay {
+impl RequestInFlight {
     fn begin(client: &Arc<Client>, lane: Lane) -> Option<Self> {
         let under_way = Self { client: client.clone(), lane };
         let (count, most) = under_way.count();
@@ -384,7 +383,7 @@ impl UnderWay {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for RequestInFlight {
     fn drop(&mut self) {
         self.count().0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -392,7 +391,7 @@ impl Drop for UnderWay {
 
 /// Queues a response.
 fn answer(connection: &Connection, id: &impl Serialize, outcome: &Result<Box<RawValue>, RpcError>) {
-    connection.outbox.send(Out::Frame(frame::response(id, outcome)));
+    connection.outbox.send(OutboxItem::Frame(frame::response(id, outcome)));
 }
 
 async fn write(sink: &mut (impl Sink<Message, Error = Error> + Unpin), mut outgoing: Outgoing) -> End {
@@ -404,13 +403,13 @@ async fn write(sink: &mut (impl Sink<Message, Error = Error> + Unpin), mut outgo
         while let Some(out) = next {
             weight += out.weight();
             let message = match out {
-                Out::Frame(text) => Message::text(text),
-                Out::Event(body) => {
+                OutboxItem::Frame(text) => Message::text(text),
+                OutboxItem::Event(body) => {
                     seq += 1;
                     Message::text(frame::event(&body, Some(seq)))
                 }
-                Out::Ping => Message::ping(""),
-                Out::Close(code, reason) => {
+                OutboxItem::Ping => Message::ping(""),
+                OutboxItem::Close(code, reason) => {
                     // The connection ends here; a failed write to a closed peer does not matter.
                     drop(tokio::time::timeout(GOODBYE, sink.flush()).await);
                     return End::Close(code, reason);

@@ -148,7 +148,7 @@ impl Refusal {
 }
 
 /// An accepted client and its state.
-pub(crate) struct Welcome {
+pub(crate) struct AcceptedClient {
     pub(crate) admitted: Admitted,
     pub(crate) auth: ShownAuth,
 }
@@ -166,7 +166,7 @@ pub(crate) struct ShownAuth {
     issued_at_ms: Option<i64>,
 }
 
-/// How a credential was right.
+/// The kind of a valid credential, with the rights that it gives.
 enum Proof {
     Shared(&'static str, Access),
     Device(Box<Device>),
@@ -178,7 +178,7 @@ pub(crate) async fn connect(
     origin: &Origin,
     nonce: &str,
     params: Option<Value>,
-) -> Result<Welcome, Refusal> {
+) -> Result<AcceptedClient, Refusal> {
     static CHECKER: LazyLock<Checker> = LazyLock::new(Checker::of::<Connect>);
     let connect: Connect =
         params::read("connect params", &CHECKER, params.unwrap_or_default()).map_err(Refusal::new)?;
@@ -249,7 +249,7 @@ pub(crate) async fn connect(
         workspace,
         token_generation,
     };
-    Ok(Welcome { admitted, auth: shown })
+    Ok(AcceptedClient { admitted, auth: shown })
 }
 
 impl ClientParams {
@@ -325,7 +325,7 @@ fn without_credential(gateway: &Gateway, origin: &Origin, auth: &AuthParams, has
         );
     }
     // Setup codes are not issued here, so every code is wrong.
-    gateway.inner.guesses.wrong(origin);
+    gateway.inner.auth_failures.wrong(origin);
     Refusal::unauthorized(
         "bootstrap token invalid or expired (pair with the gateway token instead)",
         "AUTH_BOOTSTRAP_TOKEN_INVALID",
@@ -357,7 +357,7 @@ fn prove(
     device: Option<&Device>,
     scopes: &[String],
 ) -> Result<Proof, Refusal> {
-    let guesses = &gateway.inner.guesses;
+    let guesses = &gateway.inner.auth_failures;
     if let Some(wait) = guesses.locked(origin) {
         let mut refusal = Refusal::unauthorized(
             "too many failed authentication attempts (retry later)",

@@ -4,6 +4,6 @@ pub(crate) mod connection;
 pub(crate) mod control_frames;
 pub(crate) mod frame;
 pub(crate) mod handshake;
-pub(crate) mod heard;
 pub(crate) mod trace;
+pub(crate) mod tracked_stream;
 pub(crate) mod upgrade;

@@ -1,6 +1,6 @@
-//! Upgrades an HTTP request to a WebSocket: the opening handshake of RFC 6455, and who may use it.
+//! Upgrades an HTTP request to a WebSocket: the opening handshake of RFC 6455, and the checks before it.
 
-use super::{connection, heard::Heard};
+use super::{connection, tracked_stream::TrackedStream};
 use crate::{
     admission::{Admitted, busy, connection_slots::ConnectionSlot},
     auth::Origin,
@@ -35,13 +35,13 @@ pub(crate) fn is_wanted(method: &Method, headers: &HeaderMap) -> bool {
 }
 
 /// A WebSocket that was handed over.
-pub(crate) type Socket = WebSocketStream<Heard<TokioIo<Upgraded>>>;
+pub(crate) type Socket = WebSocketStream<TrackedStream<TokioIo<Upgraded>>>;
 
 /// Answers a request for the Gateway's WebSocket and serves it once the connection has been handed over.
 pub(crate) fn accept(gateway: &Gateway, request: Admitted) -> Response {
     let own = gateway.clone();
     open(gateway, request, MAX_PREAUTH_BYTES, move |socket, origin, slot| {
-        connection::serve(socket, own, origin, slot, connection::Entrance::Gateway)
+        connection::serve(socket, own, origin, slot, connection::SocketPath::Gateway)
     })
 }
 
@@ -74,7 +74,7 @@ where
 
 /// The socket behind an upgrade, with the longest message it takes.
 pub(crate) fn socket(upgraded: Upgraded, most: usize) -> Socket {
-    server(most).serve(Heard::new(TokioIo::new(upgraded)))
+    server(most).serve(TrackedStream::new(TokioIo::new(upgraded)))
 }
 
 /// How frames are read and written once the handshake is done.

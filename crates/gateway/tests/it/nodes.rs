@@ -4,7 +4,7 @@ use crate::harness::{Server, Ws, connect_params};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 use toolyard_protocol::WorkspaceId;
-use toolyard_service::{Hub, Unanswered};
+use toolyard_service::{Hub, RequestError};
 
 const TIME: Duration = Duration::from_secs(60);
 
@@ -18,7 +18,7 @@ async fn node(server: &Server, commands: &[&str]) -> Ws {
     node
 }
 
-fn ask(hub: &Hub, command: &str, time: Duration) -> tokio::task::JoinHandle<Result<Value, Unanswered>> {
+fn ask(hub: &Hub, command: &str, time: Duration) -> tokio::task::JoinHandle<Result<Value, RequestError>> {
     let (hub, command) = (hub.clone(), command.to_owned());
     let params = Map::from_iter([("text".to_owned(), "é".into())]);
     tokio::spawn(async move { hub.ask_node(&WorkspaceId::default(), &command, &params, time).await })
@@ -27,7 +27,7 @@ fn ask(hub: &Hub, command: &str, time: Duration) -> tokio::task::JoinHandle<Resu
 #[tokio::test]
 async fn a_command_goes_to_the_node_that_has_it_and_its_answer_comes_back() {
     let server = Server::start().await;
-    assert_eq!(ask(server.gateway.hub(), "editor.x", TIME).await.unwrap(), Err(Unanswered::Nobody));
+    assert_eq!(ask(server.gateway.hub(), "editor.x", TIME).await.unwrap(), Err(RequestError::Nobody));
     let _older = node(&server, &["editor.x"]).await;
     let mut editor = node(&server, &["editor.x", "editor.y"]).await;
     let _other = node(&server, &["camera.snap"]).await;
@@ -38,11 +38,14 @@ async fn a_command_goes_to_the_node_that_has_it_and_its_answer_comes_back() {
         (json!({"ok": true, "payloadJSON": null}), Ok(Value::Null)),
         (
             json!({"ok": false, "error": {"code": "NOT_FOUND", "message": "no such file"}}),
-            Err(Unanswered::Refused { code: "NOT_FOUND".to_owned(), message: "no such file".to_owned() }),
+            Err(RequestError::Refused { code: "NOT_FOUND".to_owned(), message: "no such file".to_owned() }),
         ),
         (
             json!({"ok": false}),
-            Err(Unanswered::Refused { code: "UNAVAILABLE".to_owned(), message: "the node gave no reason".to_owned() }),
+            Err(RequestError::Refused {
+                code: "UNAVAILABLE".to_owned(),
+                message: "the node gave no reason".to_owned(),
+            }),
         ),
     ] {
         let asked = ask(server.gateway.hub(), "editor.x", TIME);
@@ -91,11 +94,11 @@ async fn a_node_that_goes_or_says_nothing_is_told() {
     let mut editor = node(&server, &["editor.x"]).await;
     let asked = ask(server.gateway.hub(), "editor.x", Duration::from_millis(50));
     editor.event("node.invoke.request").await;
-    assert_eq!(asked.await.unwrap(), Err(Unanswered::TimedOut));
+    assert_eq!(asked.await.unwrap(), Err(RequestError::TimedOut));
     let asked = ask(server.gateway.hub(), "editor.x", TIME);
     editor.event("node.invoke.request").await;
     drop(editor);
-    assert_eq!(asked.await.unwrap(), Err(Unanswered::Gone));
+    assert_eq!(asked.await.unwrap(), Err(RequestError::Gone));
 }
 
 const SESSION: &str = "agent:main:mine";

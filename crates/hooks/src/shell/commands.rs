@@ -1,4 +1,4 @@
-//! What programs do, by their names and arguments. A program that is not listed is not judged.
+//! The risk of programs, by their names and arguments. This list says nothing about a program that it does not contain.
 
 use super::{Classification, CommandContext, lex::Word, line};
 use crate::locations::{PathLocation, joined};

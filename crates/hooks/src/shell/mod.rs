@@ -1,7 +1,8 @@
-//! The risk of a shell command, from its text. The rule: what is not understood counts as destructive. A command line is
-//! as dangerous as its most dangerous part.
+//! The risk of a shell command, from its text. The rule: a command that the parser does not understand counts as
+//! destructive. A command line is as dangerous as its most dangerous part.
 //!
-//! The text of a command is not its effect: a script that is allowed to run can do anything. This is a seat belt.
+//! The text of a command is not its effect: a script that is allowed to run can do anything. The classification
+//! prevents accidents; it is no protection against an attacker.
 
 mod commands;
 mod lex;

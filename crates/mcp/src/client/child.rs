@@ -265,9 +265,9 @@ mod tests {
 
     /// Counts what comes, by the length of its text.
     #[derive(Default)]
-    struct Heard(Mutex<Vec<usize>>);
+    struct MessageLengths(Mutex<Vec<usize>>);
 
-    impl Inbox for Heard {
+    impl Inbox for MessageLengths {
         fn notified(&self, _: &str, params: Map<String, Value>) {
             self.0.lock().unwrap().push(params["text"].as_str().unwrap().len());
         }
@@ -283,7 +283,7 @@ mod tests {
 
     async fn hear(bytes: Vec<u8>, piece: usize, max_message: usize) -> (Vec<usize>, String) {
         let (mut end, stdout) = tokio::io::duplex(piece);
-        let heard = Arc::new(Heard::default());
+        let heard = Arc::new(MessageLengths::default());
         let (mux, _outgoing) = Mux::new();
         let reading = tokio::spawn(read(stdout, max_message, mux, heard.clone()));
         // The reader may stop before the end.

@@ -21,7 +21,7 @@ use toolyard_protocol::{
 const MAX_DESCRIPTION: usize = 8 << 10;
 /// A title is cut here.
 const MAX_TITLE: usize = 200;
-/// Hex digits of the hash that keeps shortened names apart.
+/// Hex digits of the hash that makes shortened names unique.
 const HASH_DIGITS: usize = 8;
 
 /// A tool of an upstream server, ready for the catalog.

@@ -287,9 +287,9 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    struct Silent;
+    struct NeverAnswers;
 
-    impl Inbox for Silent {
+    impl Inbox for NeverAnswers {
         fn notified(&self, _: &str, _: Payload) {}
         fn asked<'a>(&'a self, _: &'a str, _: Payload) -> BoxFuture<'a, Result<Value, RpcError>> {
             Box::pin(std::future::pending())
@@ -299,7 +299,7 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_asks_without_end_is_hung_up_on() {
         let (mux, _queue) = Mux::new();
-        let inbox: Arc<dyn Inbox> = Arc::new(Silent);
+        let inbox: Arc<dyn Inbox> = Arc::new(NeverAnswers);
         for id in 0..10_000 {
             let question = json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": {}});
             mux.receive(question.to_string().as_bytes(), &inbox);

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::{sync::atomic::Ordering, time::Instant};
 use toolyard_engine::redact::redactor;
 
-/// How a server is.
+/// The health of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {

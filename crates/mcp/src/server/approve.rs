@@ -102,7 +102,7 @@ struct FormContent {
 }
 
 /// The meaning of a client's answer to the form. Anything except a clear yes is a no. `None` if the client did not
-/// answer. `is_headless` says that the client has told that nobody sits at its terminal.
+/// answer. `is_headless` means that the client has reported that nobody is at its terminal.
 pub(crate) fn read(answer: Option<&Value>, after: Duration, is_headless: bool) -> ClientAnswer {
     let nobody = |why: String| ClientAnswer::NobodyAsked(format!("The client cannot ask anybody: {why}."));
     let Some(answer) = answer else { return nobody("it did not answer the question".to_owned()) };

@@ -31,7 +31,7 @@ const LIST_TTL_MS: u64 = 60_000;
 const RESOURCES_PAGE: usize = 1000;
 /// An empty result.
 const NOTHING: &str = "{}";
-/// The tool that reads a note: whoever may not see it does not hear of notes either.
+/// The tool that reads a note. A caller that may not see this tool is not notified of changed notes either.
 const READ_NOTE: &str = "vault.readFile";
 
 /// Whether a client may cache an answer.

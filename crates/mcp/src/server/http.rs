@@ -5,7 +5,7 @@
 
 use super::{
     Client, Exchange, Inner, McpServer, forward_changes, listen,
-    session::{self, Outlet, Session, lock},
+    session::{self, ClientOutput, Session, lock},
     stdio::{modern, opening, unsupported},
 };
 use crate::{
@@ -202,7 +202,7 @@ impl HttpDoor {
         {
             return error(StatusCode::BAD_REQUEST, &request.id, &bad);
         }
-        let (outlet, messages) = Outlet::new();
+        let (outlet, messages) = ClientOutput::new();
         let exchange = Exchange {
             revision: Revision::V20260728,
             capabilities: Arc::new(known.capabilities),
@@ -259,7 +259,7 @@ impl HttpDoor {
             let bad = RpcError::new(INVALID_REQUEST, format!("more than {} requests at once", session::MAX_IN_FLIGHT));
             return error(StatusCode::TOO_MANY_REQUESTS, &id, &bad);
         };
-        let (outlet, messages) = Outlet::new();
+        let (outlet, messages) = ClientOutput::new();
         let origin = meta.origin();
         let exchange = Exchange {
             origin,
@@ -273,7 +273,7 @@ impl HttpDoor {
         &self,
         client: &Client,
         session: &Arc<Session>,
-        outlet: Outlet,
+        outlet: ClientOutput,
         cancel: CancellationToken,
         id: &Value,
     ) -> Exchange {
@@ -300,7 +300,7 @@ impl HttpDoor {
         let random = uuid::Uuid::new_v4().simple().to_string();
         let session_id = self.name.as_ref().map_or(random.clone(), |name| name(&random));
         let session = Arc::new(Session::new(session_id.clone(), revision, capabilities));
-        let (outlet, _messages) = Outlet::new();
+        let (outlet, _messages) = ClientOutput::new();
         let exchange = self.exchange(&client, &session, outlet, session.ended.child_token(), &id);
         match self.inner.initialize(&exchange).await {
             Err(bad) => error(StatusCode::INTERNAL_SERVER_ERROR, &id, &bad),
@@ -405,7 +405,7 @@ impl HttpDoor {
             Ok(session) => session,
             Err(response) => return response,
         };
-        let (outlet, messages) = Outlet::new();
+        let (outlet, messages) = ClientOutput::new();
         let is_first = lock(&session.listener).is_none();
         listen(&session, outlet);
         if is_first {

@@ -22,7 +22,7 @@ use crate::{
     wire::{Empty, Implementation, answers::ChangeNotification, requests::CallOrigin},
 };
 use serde_json::Value;
-use session::{Outlet, Session, lock};
+use session::{ClientOutput, Session, lock};
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicBool, Ordering},
@@ -245,7 +245,7 @@ pub(crate) struct Exchange {
     pub(crate) caller: Arc<Caller>,
     /// Whether the client's user may approve the client's calls.
     pub(crate) approvals: ClientApprovals,
-    pub(crate) outlet: Outlet,
+    pub(crate) outlet: ClientOutput,
     /// Fires when the client cancels the request.
     pub(crate) cancel: CancellationToken,
     /// The session, for revisions that have one.
@@ -298,6 +298,6 @@ pub(crate) fn notice(change: &Change) -> &'static str {
 }
 
 /// Sets where a session's client receives messages without a request.
-pub(crate) fn listen(session: &Session, outlet: Outlet) {
+pub(crate) fn listen(session: &Session, outlet: ClientOutput) {
     *lock(&session.listener) = Some(outlet);
 }

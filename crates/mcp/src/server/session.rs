@@ -1,4 +1,4 @@
-//! [`Session`]: one client of a revision with a handshake, and [`Outlet`], the queue of messages to a client.
+//! [`Session`]: one client of a revision with a handshake, and [`ClientOutput`], the queue of messages to a client.
 
 use crate::{
     jsonrpc::{self, INTERNAL_ERROR, RpcError},
@@ -37,9 +37,9 @@ pub(crate) fn level(text: &str) -> Option<usize> {
 
 /// Where messages to a client go: standard output, or the answer to one HTTP request.
 #[derive(Clone)]
-pub(crate) struct Outlet(pub(crate) mpsc::Sender<String>);
+pub(crate) struct ClientOutput(pub(crate) mpsc::Sender<String>);
 
-impl Outlet {
+impl ClientOutput {
     pub(crate) fn new() -> (Self, mpsc::Receiver<String>) {
         let (sender, receiver) = mpsc::channel(OUTLET_BUFFER);
         (Self(sender), receiver)
@@ -78,7 +78,7 @@ pub(crate) struct Session {
     /// Fires when the session ends.
     pub(crate) ended: CancellationToken,
     /// The outlet for messages that belong to no request, while the client listens.
-    pub(crate) listener: Mutex<Option<Outlet>>,
+    pub(crate) listener: Mutex<Option<ClientOutput>>,
 }
 
 impl Session {
@@ -195,7 +195,7 @@ impl Session {
     /// Asks the client something by one of its outlets and waits for the answer.
     pub(crate) async fn ask(
         &self,
-        outlet: &Outlet,
+        outlet: &ClientOutput,
         method: &str,
         params: &Value,
         give_up: &CancellationToken,

@@ -3,7 +3,7 @@
 
 use super::{
     Client, Exchange, Inner, McpServer, forward_changes, listen,
-    session::{self, Outlet, Session},
+    session::{self, ClientOutput, Session},
 };
 use crate::{
     Revision, RpcError,
@@ -43,7 +43,7 @@ impl McpServer {
         output: impl AsyncWrite + Unpin + Send + 'static,
         stop: CancellationToken,
     ) -> std::io::Result<()> {
-        let (outlet, messages) = Outlet::new();
+        let (outlet, messages) = ClientOutput::new();
         let writer = tokio::spawn(write_all(messages, output));
         let id = uuid::Uuid::new_v4().simple().to_string();
         let session = Session::new(id, Revision::NEWEST_WITH_HANDSHAKE, ClientCapabilities::default());
@@ -119,7 +119,7 @@ struct Process {
     inner: Arc<Inner>,
     client: Client,
     session: Arc<Session>,
-    outlet: Outlet,
+    outlet: ClientOutput,
     /// Whether `initialize` has been answered.
     is_open: Mutex<bool>,
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     harness::Lab,
-    upstream::Yard,
+    upstream::TestHost,
     upstream_http::{answer_of, serve, whole},
 };
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
@@ -208,12 +208,12 @@ async fn resource_server(
 }
 
 /// An engine with the server, and the folder of its tokens.
-async fn yard(config: ServerConfig) -> (Yard, tempfile::TempDir) {
+async fn host(config: ServerConfig) -> (TestHost, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    let yard = Yard::new();
-    yard.upstreams.keep_tokens(folder.path().to_owned());
-    yard.add(vec![("far", config)]).await;
-    (yard, folder)
+    let host = TestHost::new();
+    host.upstreams.keep_tokens(folder.path().to_owned());
+    host.add(vec![("far", config)]).await;
+    (host, folder)
 }
 
 /// Waits until something holds.
@@ -229,21 +229,21 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
 async fn a_login_is_asked_for_used_renewed_and_forgotten() {
     let lab = Lab::new();
     let world = World::new(&lab).await;
-    let (yard, folder) = yard(world.config()).await;
-    let status = yard.status("far");
+    let (host, folder) = host(world.config()).await;
+    let status = host.status("far");
     assert_eq!(status.status, Health::Unavailable);
     assert_eq!(status.error.as_deref(), Some("authorisation needed: run `toolyard mcp login far`"));
     assert!(world.books().asked.is_empty() && world.books().registrations == 0, "nobody is asked before a person is");
 
     let scopes = world.agree(folder.path()).await.unwrap();
     assert_eq!(scopes, ["read", "offline_access"]);
-    until("the tools appear by themselves after a login", || yard.status("far").tools > 0).await;
-    assert_eq!(yard.status("far").error, None);
-    assert!(yard.call("far__test_echo", json!({"text": "a"})).await.ok);
+    until("the tools appear by themselves after a login", || host.status("far").tools > 0).await;
+    assert_eq!(host.status("far").error, None);
+    assert!(host.call("far__test_echo", json!({"text": "a"})).await.ok);
 
     // The token is revoked early: it is renewed within the call, and the call succeeds.
     world.books().tokens.clear();
-    let after = yard.call("far__test_echo", json!({"text": "b"})).await;
+    let after = host.call("far__test_echo", json!({"text": "b"})).await;
     assert!(after.ok, "{after:?}");
     let asked = world.books().asked.clone();
     assert_eq!(
@@ -255,19 +255,19 @@ async fn a_login_is_asked_for_used_renewed_and_forgotten() {
     // If the renewal is refused, the person must log in again, with the same client.
     world.books().tokens.clear();
     world.books().refuses_refresh = true;
-    let refused = yard.call("far__test_echo", json!({"text": "c"})).await;
+    let refused = host.call("far__test_echo", json!({"text": "c"})).await;
     let error = refused.error.as_ref().unwrap();
     assert!(error.message.contains("toolyard mcp login far"), "{error:?}");
     assert_eq!(error.details.as_ref().unwrap()["authorisation"], "needed");
     world.agree(folder.path()).await.unwrap();
     assert_eq!(world.books().registrations, 1);
-    assert!(yard.call("far__test_echo", json!({"text": "d"})).await.ok);
+    assert!(host.call("far__test_echo", json!({"text": "d"})).await.ok);
 
     assert!(logout("far", folder.path()).await.unwrap());
-    let refused = yard.call("far__test_echo", json!({"text": "e"})).await;
+    let refused = host.call("far__test_echo", json!({"text": "e"})).await;
     assert!(refused.error.as_ref().unwrap().message.contains("toolyard mcp login far"));
     assert!(!logout("far", folder.path()).await.unwrap());
-    yard.upstreams.shutdown().await;
+    host.upstreams.shutdown().await;
 }
 
 #[tokio::test]
@@ -275,45 +275,45 @@ async fn a_token_that_ends_soon_is_renewed_once_before_it_is_used() {
     let lab = Lab::new();
     let world = World::new(&lab).await;
     world.books().lifetime = 1;
-    let (yard, folder) = yard(world.config()).await;
+    let (host, folder) = host(world.config()).await;
     world.agree(folder.path()).await.unwrap();
     world.books().lifetime = 3600;
-    until("the tools appear", || yard.status("far").tools > 0).await;
-    let calls = (0..8).map(|_| yard.call("far__test_echo", json!({"text": "a"})));
+    until("the tools appear", || host.status("far").tools > 0).await;
+    let calls = (0..8).map(|_| host.call("far__test_echo", json!({"text": "a"})));
     for called in futures_util::future::join_all(calls).await {
         assert!(called.ok, "{called:?}");
     }
     let renewed = world.books().asked.iter().filter(|asked| asked["grant_type"] == "refresh_token").count();
     assert_eq!(renewed, 1, "a refresh token counts once");
-    yard.upstreams.shutdown().await;
+    host.upstreams.shutdown().await;
 }
 
 #[tokio::test]
 async fn more_is_asked_for_when_it_is_needed_and_not_for_ever() {
     let lab = Lab::new();
     let world = World::new(&lab).await;
-    let (yard, folder) = yard(world.config()).await;
+    let (host, folder) = host(world.config()).await;
     world.agree(folder.path()).await.unwrap();
-    until("the tools appear", || yard.status("far").tools > 0).await;
+    until("the tools appear", || host.status("far").tools > 0).await;
     world.books().to_call = Some("write");
-    let refused = yard.call("far__test_echo", json!({"text": "a"})).await;
+    let refused = host.call("far__test_echo", json!({"text": "a"})).await;
     let message = refused.error.as_ref().unwrap().message.clone();
     assert!(message.contains("more authorisation needed for tools/call") && message.contains("write"), "{message}");
-    assert_eq!(yard.status("far").status, Health::Degraded);
+    assert_eq!(host.status("far").status, Health::Degraded);
     assert_eq!(world.agree(folder.path()).await.unwrap(), ["read", "write", "offline_access"], "nothing is given up");
-    let called = yard.call("far__test_echo", json!({"text": "b"})).await;
+    let called = host.call("far__test_echo", json!({"text": "b"})).await;
     assert!(called.ok, "{called:?}");
-    assert_eq!(yard.status("far").status, Health::Healthy);
+    assert_eq!(host.status("far").status, Health::Healthy);
 
     // The person agreed, and the scopes are still not enough: no further login is requested.
     for token in world.books().tokens.values_mut() {
         *token = "read".to_owned();
     }
-    let refused = yard.call("far__test_echo", json!({"text": "c"})).await;
+    let refused = host.call("far__test_echo", json!({"text": "c"})).await;
     assert!(refused.error.as_ref().unwrap().message.contains("not asked again"));
     let again = world.agree(folder.path()).await.unwrap_err();
     assert!(again.contains("no login is wanted"), "{again}");
-    yard.upstreams.shutdown().await;
+    host.upstreams.shutdown().await;
 }
 
 #[tokio::test]
@@ -328,12 +328,12 @@ async fn a_client_with_rights_of_its_own_needs_no_person() {
         client_secret_file: Some(secret.path().to_owned()),
         ..OauthConfig::default()
     };
-    let (yard, _folder) = yard(ServerConfig { oauth, ..world.config() }).await;
-    assert!(yard.call("far__test_echo", json!({"text": "a"})).await.ok);
+    let (host, _folder) = host(ServerConfig { oauth, ..world.config() }).await;
+    assert!(host.call("far__test_echo", json!({"text": "a"})).await.ok);
     world.books().tokens.clear();
-    assert!(yard.call("far__test_echo", json!({"text": "b"})).await.ok);
+    assert!(host.call("far__test_echo", json!({"text": "b"})).await.ok);
     assert_eq!(world.books().asked.len(), 2);
-    yard.upstreams.shutdown().await;
+    host.upstreams.shutdown().await;
 }
 
 #[tokio::test]

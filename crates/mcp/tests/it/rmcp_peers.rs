@@ -3,7 +3,7 @@
 
 use crate::{
     harness::{Lab, PATIENCE},
-    upstream::{Yard, fixture, said},
+    upstream::{TestHost, fixture, said},
     upstream_http::{answer_of, serve},
 };
 use http::Request;
@@ -226,24 +226,24 @@ impl ServerHandler for Small {
 
 /// Everything our client does with an upstream server.
 async fn use_upstream(config: ServerConfig, spoken: &str) {
-    let yard = Yard::new();
-    yard.add(vec![("small", ServerConfig { trust: Trust::Annotations, ..config })]).await;
-    let sum = yard.call("small__add", json!({"a": 2, "b": 3})).await;
+    let host = TestHost::new();
+    host.add(vec![("small", ServerConfig { trust: Trust::Annotations, ..config })]).await;
+    let sum = host.call("small__add", json!({"a": 2, "b": 3})).await;
     assert_eq!(sum.data.as_ref().unwrap_or_else(|| panic!("{sum:?}"))["structuredContent"]["sum"], 5.0);
     assert!(said(&sum).contains('5'));
-    let failed = yard.call("small__fail", json!({})).await;
+    let failed = host.call("small__fail", json!({})).await;
     assert_eq!(failed.error.as_ref().unwrap().message, "it did not work");
-    let status = yard.status("small");
+    let status = host.status("small");
     assert_eq!(status.protocol.as_deref(), Some(spoken));
     assert_eq!((status.tools, status.prompts, status.resources), (2, 1, 1), "{status:?}");
-    let asker = yard.asker();
-    let prompt = PromptSource::get(&yard.upstreams, &asker, "small__greet", &Map::new()).await.unwrap().unwrap();
+    let asker = host.asker();
+    let prompt = PromptSource::get(&host.upstreams, &asker, "small__greet", &Map::new()).await.unwrap().unwrap();
     let prompt = serde_json::to_value(prompt).unwrap();
     assert_eq!(prompt["messages"][0]["content"]["text"], "Say hello.");
-    let memo = ResourceSource::read(&yard.upstreams, &asker, "mcp-small+memo://one").await.unwrap().unwrap();
+    let memo = ResourceSource::read(&host.upstreams, &asker, "mcp-small+memo://one").await.unwrap().unwrap();
     let memo = serde_json::to_value(memo).unwrap();
     assert_eq!((&memo[0]["text"], &memo[0]["uri"]), (&json!("the memo"), &json!("mcp-small+memo://one")));
-    yard.upstreams.shutdown().await;
+    host.upstreams.shutdown().await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use crate::{
     harness::{Lab, PATIENCE},
-    upstream::{Yard, said},
+    upstream::{TestHost, said},
 };
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -120,16 +120,16 @@ async fn a_server_over_http_is_used_in_both_generations_with_its_own_credential(
         let lab = Lab::new();
         let strangers = Arc::new(AtomicUsize::new(0));
         let url = serve_door(lab.server.http(CancellationToken::new()), strangers.clone()).await;
-        let yard = Yard::new();
-        yard.add(vec![("far", ServerConfig { protocol, ..remote(url) })]).await;
-        let echoed = yard.call("far__test_echo", json!({"text": "over there"})).await;
+        let host = TestHost::new();
+        host.add(vec![("far", ServerConfig { protocol, ..remote(url) })]).await;
+        let echoed = host.call("far__test_echo", json!({"text": "over there"})).await;
         let data = echoed.data.as_ref().unwrap_or_else(|| panic!("{echoed:?}"));
         assert_eq!(data["structuredContent"]["said"], "over there");
-        assert_eq!(yard.status("far").protocol.as_deref(), Some(spoken));
-        let failed = yard.call("far__test_fail", json!({})).await;
+        assert_eq!(host.status("far").protocol.as_deref(), Some(spoken));
+        let failed = host.call("far__test_fail", json!({})).await;
         assert!(failed.error.as_ref().unwrap().message.contains("somebody was faster"), "{failed:?}");
         assert_eq!(strangers.load(Ordering::SeqCst), 0, "every request had the credential");
-        yard.upstreams.shutdown().await;
+        host.upstreams.shutdown().await;
     }
 }
 
@@ -147,14 +147,14 @@ async fn a_session_the_server_has_forgotten_is_opened_again_within_the_call() {
         }
     })
     .await;
-    let yard = Yard::new();
-    yard.add(vec![("far", remote(url))]).await;
-    assert!(yard.call("far__test_echo", json!({"text": "a"})).await.ok);
+    let host = TestHost::new();
+    host.add(vec![("far", remote(url))]).await;
+    assert!(host.call("far__test_echo", json!({"text": "a"})).await.ok);
     // A new endpoint has no sessions, as after a restart of the server.
     *door.lock().unwrap() = lab.server.http(CancellationToken::new());
-    let after = yard.call("far__test_echo", json!({"text": "b"})).await;
+    let after = host.call("far__test_echo", json!({"text": "b"})).await;
     assert!(after.ok, "{after:?}");
-    yard.upstreams.shutdown().await;
+    host.upstreams.shutdown().await;
 }
 
 #[tokio::test]
@@ -191,11 +191,11 @@ async fn a_server_with_only_the_old_transport_is_understood() {
         }
     })
     .await;
-    let yard = Yard::new();
-    yard.add(vec![("old", ServerConfig { transport: Transport::Auto, ..remote(format!("{url}/sse")) })]).await;
-    let called = tokio::time::timeout(PATIENCE, yard.call("old__greet", json!({}))).await.unwrap();
+    let host = TestHost::new();
+    host.add(vec![("old", ServerConfig { transport: Transport::Auto, ..remote(format!("{url}/sse")) })]).await;
+    let called = tokio::time::timeout(PATIENCE, host.call("old__greet", json!({}))).await.unwrap();
     assert_eq!(said(&called), "hello from before");
-    yard.upstreams.shutdown().await;
+    host.upstreams.shutdown().await;
 }
 
 fn old_answer(message: &Value) -> Option<Value> {

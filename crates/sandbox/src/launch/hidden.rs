@@ -13,8 +13,8 @@ use std::{
 static EVERYWHERE: RwLock<Vec<PathBuf>> = RwLock::new(Vec::new());
 
 /// Leaves files and folders out of every grant of a folder above them, the system's own folders included, for every program
-/// that this process starts from now on. A grant that names a hidden path or one below it holds, so whoever takes grants
-/// from others asks [`is_hidden`] first.
+/// that this process starts from now on. A grant that names a hidden path or one below it holds, so code that accepts
+/// grants from others asks [`is_hidden`] first.
 pub fn hide(paths: impl IntoIterator<Item = PathBuf>) {
     let mut all = EVERYWHERE.write().unwrap_or_else(PoisonError::into_inner);
     for path in paths {

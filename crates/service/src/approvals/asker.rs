@@ -5,7 +5,7 @@
 //! that name its device as a reviewer. A question that no connection asked, such as a plan's, may be answered by every
 //! caller that could not have asked it.
 
-use super::question::Asked;
+use super::question::StoredQuestion;
 use crate::{Hub, hub::Connection};
 use serde_json::Value;
 use toolyard_engine::{
@@ -36,7 +36,7 @@ impl Asker {
             Some((connection, device)) => (Some(connection), Some(device)),
             None => (noted, None),
         };
-        let asked = Asked::of(request);
+        let asked = StoredQuestion::of(request);
         Self {
             connection: connection.map(str::to_owned),
             device: device.map(str::to_owned),
@@ -100,8 +100,7 @@ impl Asker {
     pub(crate) fn is_heard(&self, hub: &Hub, kind: &str) -> bool {
         let is_another = |client: &Answerer<'_>| self.is_own || self.connection.as_deref() != Some(client.connection);
         let hears = |client: &Answerer<'_>| is_another(client) && self.may_answer(client);
-        hub.any(|c| c.shows_approvals(kind) && hears(&Answerer::from(c)))
-            || hub.inner.elsewhere.any_approver(kind, hears)
+        hub.any(|c| c.shows_approvals(kind) && hears(&Answerer::from(c))) || hub.inner.remote.any_approver(kind, hears)
     }
 }
 

@@ -34,7 +34,7 @@ methods! {
     /// Asks a plugin's question and waits for the answer.
     PluginApprovalRequest = "plugin.approval.request", Terms::question().lane(Lane::Waiting), PluginQuestion => Decided;
     /// Waits for the answer to a plugin's question.
-    PluginApprovalWait = "plugin.approval.waitDecision", Terms::question().lane(Lane::Waiting), IdParams => Waited;
+    PluginApprovalWait = "plugin.approval.waitDecision", Terms::question().lane(Lane::Waiting), IdParams => AwaitedDecision;
     /// Lists the open questions of plugins, policy and hooks.
     PluginApprovalList = "plugin.approval.list", Terms::question(), NoParams => Vec<Requested>;
     /// Answers a question of a plugin, a policy or a hook.
@@ -42,7 +42,7 @@ methods! {
     /// Asks whether a command may run, and waits for the answer.
     ExecApprovalRequest = "exec.approval.request", Terms::question().lane(Lane::Waiting), ExecQuestion => Decided;
     /// Waits for the answer to a command's question.
-    ExecApprovalWait = "exec.approval.waitDecision", Terms::question().lane(Lane::Waiting), IdParams => Waited;
+    ExecApprovalWait = "exec.approval.waitDecision", Terms::question().lane(Lane::Waiting), IdParams => AwaitedDecision;
     /// Lists the open questions about commands.
     ExecApprovalList = "exec.approval.list", Terms::question(), NoParams => Vec<Requested>;
     /// Shows an open question about a command.
@@ -50,7 +50,7 @@ methods! {
     /// Answers a question about a command.
     ExecApprovalResolve = "exec.approval.resolve", Terms::consent(), ResolveParams => Accepted;
     /// Shows a question of any kind with its outcome.
-    ApprovalGet = "approval.get", Terms::question(), IdParams => Found;
+    ApprovalGet = "approval.get", Terms::question(), IdParams => ApprovalView;
     /// Answers a question of any kind.
     ApprovalResolve = "approval.resolve", Terms::consent(), ResolveParams => Applied;
     /// Lists questions of any kind with their outcomes, newest first.
@@ -140,14 +140,14 @@ pub struct Applied {
 
 /// A question with its outcome.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Found {
+pub struct ApprovalView {
     approval: Snapshot,
 }
 
 /// The decision that a request waited for.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Waited {
+pub struct AwaitedDecision {
     #[serde(flatten)]
     decided: Decided,
     terminal_reason: Option<String>,
@@ -202,14 +202,14 @@ impl Hub {
         self.service().engine().clock().now()
     }
 
-    async fn wait(&self, call: &Call<'_>, params: IdParams, wanted: &str) -> Result<Waited, MethodError> {
+    async fn wait(&self, call: &Call<'_>, params: IdParams, wanted: &str) -> Result<AwaitedDecision, MethodError> {
         let gone = || MethodError::from(RpcError::invalid("approval expired or not found"));
         self.approval(call, &params.id, Some(wanted)).await.map_err(|error| match error {
             MethodError::Rpc(refused) if refused.code == "INVALID_REQUEST" => gone(),
             other => other,
         })?;
         let settled = self.service().engine().approvals().settled(&params.id).await?.ok_or_else(gone)?;
-        Ok(Waited { decided: Decided::from(&settled), terminal_reason: settled.terminal_reason.clone() })
+        Ok(AwaitedDecision { decided: Decided::from(&settled), terminal_reason: settled.terminal_reason.clone() })
     }
 
     /// Answers a question. Returns whether it was open, and its state.
@@ -311,13 +311,13 @@ impl Handle<ExecApprovalList> for Hub {
 }
 
 impl Handle<PluginApprovalWait> for Hub {
-    async fn handle(&self, call: &Call<'_>, params: IdParams) -> Result<Waited, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: IdParams) -> Result<AwaitedDecision, MethodError> {
         self.wait(call, params, "plugin").await
     }
 }
 
 impl Handle<ExecApprovalWait> for Hub {
-    async fn handle(&self, call: &Call<'_>, params: IdParams) -> Result<Waited, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: IdParams) -> Result<AwaitedDecision, MethodError> {
         self.wait(call, params, "exec").await
     }
 }
@@ -345,9 +345,9 @@ impl Handle<ExecApprovalGet> for Hub {
 }
 
 impl Handle<ApprovalGet> for Hub {
-    async fn handle(&self, call: &Call<'_>, params: IdParams) -> Result<Found, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: IdParams) -> Result<ApprovalView, MethodError> {
         let approval = self.approval(call, &params.id, None).await?;
-        Ok(Found { approval: Snapshot::of(&approval, self.now()) })
+        Ok(ApprovalView { approval: Snapshot::of(&approval, self.now()) })
     }
 }
 

@@ -384,7 +384,7 @@ impl Handle<ApprovalsList> for Service {
         let mut events = approvals.subscribe();
         let wait = Duration::from_millis(params.wait_ms.unwrap_or_default().min(MAX_LIST_WAIT_MS));
         let end = tokio::time::Instant::now() + wait;
-        // Whoever watches the list from this machine can answer what is asked meanwhile.
+        // A person who watches the list on this machine can answer questions that are asked meanwhile.
         let is_watched = params.wait_ms.is_some() && call.client.is_none();
         let _watching = is_watched.then(|| approvals.person_reachable(&call.caller.workspace));
         loop {

@@ -213,7 +213,7 @@ pub struct ExecQuestion {
 /// The stored part of a client's description, for every kind of question.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Asked {
+pub(super) struct StoredQuestion {
     pub(super) plugin_id: Option<String>,
     pub(super) title: Option<String>,
     pub(super) description: Option<String>,
@@ -247,7 +247,7 @@ pub(super) struct Asked {
     pub(super) turn_source_thread_id: Option<AnyJson>,
 }
 
-impl Asked {
+impl StoredQuestion {
     /// The client's description that is stored with a question; `None` if no client asked it.
     pub(super) fn of(request: &ApprovalRequest) -> Option<Self> {
         let kept = request.extra.get(REQUEST)?;

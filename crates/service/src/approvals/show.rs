@@ -1,6 +1,6 @@
 //! Questions and answers in the formats of lists, events and snapshots.
 
-use super::question::{Asked, DecisionWord, Unavailable};
+use super::question::{DecisionWord, StoredQuestion, Unavailable};
 use crate::{AnyJson, Object};
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -14,7 +14,7 @@ pub(crate) fn kind(request: &ApprovalRequest) -> &'static str {
 
 /// The answers that a question offers. Denial is always one of them.
 pub(super) fn allowed(request: &ApprovalRequest) -> Vec<DecisionWord> {
-    let asked = Asked::of(request).unwrap_or_default();
+    let asked = StoredQuestion::of(request).unwrap_or_default();
     let is_exec = kind(request) == "exec";
     let is_taken = |word: &DecisionWord| match (word, is_exec) {
         (DecisionWord::Deny, _) => true,
@@ -94,7 +94,7 @@ enum ShownQuestion {
 
 impl From<&ApprovalRequest> for ShownQuestion {
     fn from(request: &ApprovalRequest) -> Self {
-        let asked = Asked::of(request);
+        let asked = StoredQuestion::of(request);
         match kind(request) {
             "exec" => Self::Exec(Box::new(ExecShown::new(request, asked.unwrap_or_default()))),
             _ => Self::Plugin(Box::new(
@@ -106,7 +106,7 @@ impl From<&ApprovalRequest> for ShownQuestion {
 
 impl PluginShown {
     /// A question that a client asked: its own fields, without defaults for missing ones.
-    fn new(request: &ApprovalRequest, asked: Asked) -> Self {
+    fn new(request: &ApprovalRequest, asked: StoredQuestion) -> Self {
         let allowed_decisions = asked.allowed_decisions.is_some().then(|| allowed(request));
         Self {
             plugin_id: asked.plugin_id,
@@ -152,7 +152,7 @@ impl PluginShown {
 }
 
 impl ExecShown {
-    fn new(request: &ApprovalRequest, asked: Asked) -> Self {
+    fn new(request: &ApprovalRequest, asked: StoredQuestion) -> Self {
         Self {
             command: asked.command,
             system_run_plan: asked.system_run_plan,
@@ -267,7 +267,7 @@ pub struct CommandQuestion {
 
 impl From<&ApprovalRequest> for CommandQuestion {
     fn from(request: &ApprovalRequest) -> Self {
-        let asked = Asked::of(request).unwrap_or_default();
+        let asked = StoredQuestion::of(request).unwrap_or_default();
         Self {
             id: request.id.clone(),
             command_text: asked.command,
@@ -346,7 +346,7 @@ struct Resolver {
 
 impl Presentation {
     fn of(request: &ApprovalRequest) -> Self {
-        let asked = Asked::of(request).unwrap_or_default();
+        let asked = StoredQuestion::of(request).unwrap_or_default();
         let (agent_id, allowed_decisions) = (request.agent.clone(), allowed(request));
         match kind(request) {
             "exec" => {

@@ -44,7 +44,7 @@ methods! {
     /// Lists the sessions of Claude Code.
     BridgeStatus = "bridge.status", Terms::read(), StatusParams => BridgeState;
     /// Answers a permission question of Claude Code.
-    BridgePermissionReply = "bridge.permission.reply", Terms::consent().lane(Lane::Express), ReplyParams => Replied;
+    BridgePermissionReply = "bridge.permission.reply", Terms::consent().lane(Lane::Express), ReplyParams => ReplyReceipt;
 }
 
 /// What a connection may do about permission questions. Its scopes decide, and nothing that it sends.
@@ -387,12 +387,12 @@ pub struct OutboundParams {
 #[serde(rename_all = "camelCase")]
 pub struct Outbound {
     session_key: String,
-    messages: Vec<SaidMessage>,
+    messages: Vec<SentMessage>,
 }
 
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct SaidMessage {
+struct SentMessage {
     seq: u64,
     chat_id: String,
     text: String,
@@ -408,7 +408,7 @@ impl Handle<BridgeOutbound> for Hub {
         let after = params.after.unwrap_or_default().0;
         let said =
             self.see_bridge(|rules| rules.outbound_after(&key.full, after, to)).ok_or_else(|| not_open(&key.full))?;
-        let messages = said.into_iter().map(|(seq, said)| SaidMessage {
+        let messages = said.into_iter().map(|(seq, said)| SentMessage {
             seq,
             chat_id: said.chat_id,
             text: said.text,
@@ -448,14 +448,14 @@ pub struct ReplyParams {
 
 /// The confirmation that an answer was accepted.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Replied {
+pub struct ReplyReceipt {
     ok: bool,
     request_id: String,
     behavior: &'static str,
 }
 
 impl Handle<BridgePermissionReply> for Hub {
-    async fn handle(&self, call: &Call<'_>, params: ReplyParams) -> Result<Replied, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: ReplyParams) -> Result<ReplyReceipt, MethodError> {
         let key = Key::read(&call.caller.workspace, &params.session_key, params.agent_id.as_deref())?;
         let request_id = params.request_id.0;
         let behavior = match params.behavior {
@@ -468,7 +468,7 @@ impl Handle<BridgePermissionReply> for Hub {
             Err(error) => (Err(error), Vec::new()),
         });
         match replied {
-            Ok(()) => Ok(Replied { ok: true, request_id, behavior: behavior.as_str() }),
+            Ok(()) => Ok(ReplyReceipt { ok: true, request_id, behavior: behavior.as_str() }),
             Err(ReplyError::UnknownSession) => Err(not_open(&key.full).into()),
             Err(ReplyError::NotOpen) => {
                 let shown: String = request_id.chars().take(MAX_SHOWN).collect();

@@ -61,10 +61,10 @@ pub const BRIDGE_FRAMES: &[(&str, Demand)] = &[
 const OPENINGS: &str = "bridge.sessions";
 /// Messages that wait for Claude.
 const INBOX: &str = "bridge.inbox";
-/// What Claude said to people, the last of each session.
+/// Claude's last messages to people, by session.
 const SAID: &str = "bridge.said";
 /// A message from Claude, and its position in the store.
-struct Saying {
+struct QueuedMessage {
     session: String,
     seq: u64,
     message: OutboundMessage,
@@ -80,16 +80,16 @@ pub(crate) struct Bridge {
     calls: Mutex<HashMap<(String, String), watch::Sender<bool>>>,
     tools: OnceLock<Arc<dyn SessionTools>>,
     /// Claude's messages, in order, waiting to be stored and then delivered.
-    said: mpsc::UnboundedSender<Saying>,
+    said: mpsc::UnboundedSender<QueuedMessage>,
     /// The receiving end, until the delivering task takes it.
-    sayings: Mutex<Option<mpsc::UnboundedReceiver<Saying>>>,
+    queued_messages: Mutex<Option<mpsc::UnboundedReceiver<QueuedMessage>>>,
     limits: MailboxLimits,
     began: Instant,
 }
 
 impl Bridge {
     pub(crate) fn new(limits: MailboxLimits) -> Self {
-        let (said, sayings) = mpsc::unbounded_channel();
+        let (said, queued_messages) = mpsc::unbounded_channel();
         Self {
             rules: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
@@ -97,7 +97,7 @@ impl Bridge {
             calls: Mutex::default(),
             tools: OnceLock::new(),
             said,
-            sayings: Mutex::new(Some(sayings)),
+            queued_messages: Mutex::new(Some(queued_messages)),
             limits,
             began: Instant::now(),
         }
@@ -230,26 +230,26 @@ impl Hub {
     fn keep_said(&self, session: String, seq: u64, message: OutboundMessage) {
         let bytes = serde_json::to_vec(&message).map_err(|e| StoreError::failed(e.to_string()));
         let kept = bytes.and_then(|bytes| self.store().put(SAID, &said_key(&session, seq), bytes, None));
-        if self.inner.bridge.said.send(Saying { session, seq, message, kept }).is_err() {
+        if self.inner.bridge.said.send(QueuedMessage { session, seq, message, kept }).is_err() {
             tracing::error!("a message of Claude is stored and not delivered: the gateway is stopping");
         }
     }
 
     /// Delivers Claude's messages to people and confirms them to Claude, in order, after each is durable.
     pub(crate) async fn tell_said(self) {
-        let Some(mut sayings) = lock(&self.inner.bridge.sayings).take() else { return };
+        let Some(mut queued_messages) = lock(&self.inner.bridge.queued_messages).take() else { return };
         loop {
             let saying = tokio::select! {
-                saying = sayings.recv() => saying,
+                saying = queued_messages.recv() => saying,
                 () = self.inner.stop.cancelled() => return,
             };
-            let Some(Saying { session, seq, message, kept }) = saying else { return };
+            let Some(QueuedMessage { session, seq, message, kept }) = saying else { return };
             let kept = match kept {
                 Ok(position) => self.store().durable(position).await,
                 Err(error) => Err(error),
             };
             if kept.is_ok() {
-                let said = Said {
+                let said = OutboundEvent {
                     session_key: &session,
                     seq,
                     chat_id: &message.chat_id,
@@ -291,7 +291,7 @@ impl Hub {
             Action::Asked { session, question, closes_at } => {
                 let left = closes_at.saturating_sub(self.inner.bridge.now());
                 let now = Timestamp::now().as_millisecond();
-                let asked = PermissionAsked {
+                let asked = PermissionRequestedEvent {
                     session_key: &session,
                     request_id: &question.request_id,
                     tool: &question.tool,
@@ -310,16 +310,16 @@ impl Hub {
                     QuestionOutcome::Withdrawn => ("withdrawn", None),
                 };
                 let ts = Timestamp::now().as_millisecond();
-                let settled = PermissionSettled { session_key: session.clone(), request_id, decision, by, ts };
+                let settled = PermissionResolvedEvent { session_key: session.clone(), request_id, decision, by, ts };
                 self.tell(&session, "bridge.permission.resolved", &settled, "operator.approvals");
             }
             Action::Dropped { session, request_id } => {
                 tracing::warn!(session, request_id, "the oldest message for Claude was dropped: too many wait");
-                let dropped = Dropped { session_key: session.clone(), request_id };
+                let dropped = DroppedEvent { session_key: session.clone(), request_id };
                 self.tell(&session, "bridge.dropped", &dropped, "operator.read");
             }
             Action::Presence { session, connected } => {
-                let joined = Joined { session_key: session.clone(), connected };
+                let joined = ConnectionEvent { session_key: session.clone(), connected };
                 self.tell(&session, "bridge.connection", &joined, "operator.read");
             }
             // Carried out in the hub's order.
@@ -381,7 +381,7 @@ fn said_key(session: &str, seq: u64) -> String {
 /// The event `bridge.outbound`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Said<'a> {
+struct OutboundEvent<'a> {
     session_key: &'a str,
     seq: u64,
     chat_id: &'a str,
@@ -395,7 +395,7 @@ struct Said<'a> {
 /// The event `bridge.permission.requested`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct PermissionAsked<'a> {
+struct PermissionRequestedEvent<'a> {
     session_key: &'a str,
     request_id: &'a str,
     tool: &'a str,
@@ -409,7 +409,7 @@ struct PermissionAsked<'a> {
 /// The event `bridge.permission.resolved`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct PermissionSettled {
+struct PermissionResolvedEvent {
     session_key: String,
     request_id: String,
     decision: &'static str,
@@ -420,7 +420,7 @@ struct PermissionSettled {
 /// The event `bridge.dropped`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Dropped {
+struct DroppedEvent {
     session_key: String,
     request_id: String,
 }
@@ -428,7 +428,7 @@ struct Dropped {
 /// The event `bridge.connection`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Joined {
+struct ConnectionEvent {
     session_key: String,
     connected: bool,
 }

@@ -1,9 +1,9 @@
 //! Which node has a bridged session, where several nodes use the store.
 //!
-//! A session belongs to the node where it was opened, in that node's present life. Requests for it at another node are
-//! passed on there, and its events are sent to the clients of every node. When the node is gone, the first node that is
-//! asked for the session takes it over with its waiting messages. A plugin that reconnects through a load balancer
-//! brings its session along: the node that it reaches has the session handed over.
+//! A session belongs to the node where it was opened, during that node's current epoch. Requests for it at another node
+//! are passed on there, and its events are sent to the clients of every node. When the node is gone, the first node
+//! that is asked for the session takes it over with its waiting messages. A plugin that reconnects through a load
+//! balancer brings its session along: the node that it reaches has the session handed over.
 
 use super::{INBOX, OPENINGS, SAID};
 use crate::{
@@ -38,8 +38,8 @@ const HAND_OVER_WITHIN: Duration = Duration::from_secs(5);
 /// Facts of one session that are read at a time.
 const FACTS_PER_PAGE: usize = 1000;
 
-/// Who has a session.
-enum Held {
+/// The node that has a session.
+enum SessionHolder {
     /// This node has had it.
     Here,
     /// This node has it from now on, and must read it.
@@ -49,8 +49,8 @@ enum Held {
     Nowhere,
 }
 
-/// What the store has of a session.
-struct Kept {
+/// The stored state of a session.
+struct StoredSession {
     opening: SessionTerms,
     inbox: Vec<InboundMessage>,
     said: Vec<(u64, OutboundMessage)>,
@@ -61,28 +61,28 @@ fn life(owner: &Owner) -> Result<Vec<u8>, StoreError> {
 }
 
 /// Finds who has a session, and takes it if its node is gone. May block.
-fn claim(store: &dyn Store, session: &str) -> Result<Held, StoreError> {
+fn claim(store: &dyn Store, session: &str) -> Result<SessionHolder, StoreError> {
     let me = store.owner();
     loop {
         let found = store.get(OWNERS, session)?;
         let owner = found.as_deref().and_then(|bytes| serde_json::from_slice::<NodeLife>(bytes).ok());
         match owner.map(|life| life.owner()) {
-            Some(owner) if owner == me => return Ok(Held::Here),
-            Some(owner) if store.is_alive(&owner)? => return Ok(Held::Elsewhere(owner)),
+            Some(owner) if owner == me => return Ok(SessionHolder::Here),
+            Some(owner) if store.is_alive(&owner)? => return Ok(SessionHolder::Elsewhere(owner)),
             _ => {}
         }
         if store.get(OPENINGS, session)?.is_none() {
-            return Ok(Held::Nowhere);
+            return Ok(SessionHolder::Nowhere);
         }
         // Another node may be quicker.
         if store.compare_and_set(OWNERS, session, found.as_deref(), Some((life(&me)?, None)))? == Swap::Done {
-            return Ok(Held::Taken);
+            return Ok(SessionHolder::Taken);
         }
     }
 }
 
 /// Reads a session. May block.
-fn read(store: &dyn Store, session: &str) -> Result<Option<Kept>, StoreError> {
+fn read(store: &dyn Store, session: &str) -> Result<Option<StoredSession>, StoreError> {
     let opening = store.get(OPENINGS, session)?.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let Some(opening) = opening else { return Ok(None) };
     let prefix = format!("{session}\n");
@@ -92,14 +92,14 @@ fn read(store: &dyn Store, session: &str) -> Result<Option<Kept>, StoreError> {
         let seq = key.rsplit_once('\n')?.1.parse().ok()?;
         Some((seq, serde_json::from_slice(&bytes).ok()?))
     });
-    Ok(Some(Kept { opening, inbox: inbox.collect(), said: said.collect() }))
+    Ok(Some(StoredSession { opening, inbox: inbox.collect(), said: said.collect() }))
 }
 
 /// Claims every session that no living node has. May block.
-fn claim_all(store: &dyn Store) -> Result<Vec<Kept>, StoreError> {
+fn claim_all(store: &dyn Store) -> Result<Vec<StoredSession>, StoreError> {
     let mut mine = Vec::new();
     for (session, _) in store.list(OPENINGS)? {
-        if matches!(claim(store, &session)?, Held::Taken | Held::Here) {
+        if matches!(claim(store, &session)?, SessionHolder::Taken | SessionHolder::Here) {
             mine.extend(read(store, &session)?);
         }
     }
@@ -122,8 +122,8 @@ impl Hub {
         }
     }
 
-    fn adopt(&self, kept: Kept) {
-        let Kept { opening, inbox, said } = kept;
+    fn adopt(&self, kept: StoredSession) {
+        let StoredSession { opening, inbox, said } = kept;
         let session = opening.session.clone();
         let mut rules = lock(&self.inner.bridge.rules);
         rules.open(NewSession { opening, limits: self.inner.bridge.limits });
@@ -136,11 +136,11 @@ impl Hub {
         let (store, key) = (self.store().clone(), session.to_owned());
         let found = blocking(move || {
             let held = claim(&*store, &key)?;
-            let kept = if matches!(held, Held::Taken) { read(&*store, &key)? } else { None };
+            let kept = if matches!(held, SessionHolder::Taken) { read(&*store, &key)? } else { None };
             Ok((held, kept))
         });
         match found.await? {
-            (Held::Elsewhere(owner), _) => Ok(Some(owner)),
+            (SessionHolder::Elsewhere(owner), _) => Ok(Some(owner)),
             (_, Some(kept)) => {
                 tracing::info!(session, "a bridged session of a node that is gone was taken over");
                 self.adopt(kept);
@@ -158,9 +158,9 @@ impl Hub {
         let (store, key) = (self.store().clone(), session.to_owned());
         let own = move || -> Result<bool, StoreError> {
             match claim(&*store, &key)? {
-                Held::Elsewhere(_) => Ok(false),
-                Held::Here | Held::Taken => Ok(true),
-                Held::Nowhere => {
+                SessionHolder::Elsewhere(_) => Ok(false),
+                SessionHolder::Here | SessionHolder::Taken => Ok(true),
+                SessionHolder::Nowhere => {
                     let found = store.get(OWNERS, &key)?;
                     let mine = Some((life(&store.owner())?, None));
                     Ok(store.compare_and_set(OWNERS, &key, found.as_deref(), mine)? == Swap::Done)

@@ -1,4 +1,4 @@
-//! What nodes ask one another, and how this node answers.
+//! The requests that nodes send to one another, and the answers of this node.
 
 use super::{Cluster, envelope::NodeLife, gone};
 use crate::{Hub, Method, Service, runs::RunsCancel, tools::ToolsCancel};

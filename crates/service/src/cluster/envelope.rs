@@ -1,7 +1,7 @@
 //! The envelope of a request from node to node, and the frames of its answer: what is signed, and how it is checked.
 //!
 //! All nodes of a cluster know one secret. Every request carries an HMAC-SHA-256 over an envelope that names the sender
-//! and the receiver in their present lives, the path, the hash of the body, a number, and the time within which the
+//! and the receiver with their current epochs, the path, the hash of the body, a number, and the time within which the
 //! answer is wanted. Every part of the answer carries an HMAC that is bound to the request. There is nothing here that
 //! reads a clock or a socket.
 
@@ -36,7 +36,7 @@ const FRAME_HEAD: usize = 1 + 4 + 32;
 /// Hex digits of the HMAC in a session's id.
 const SESSION_MAC: usize = 32;
 
-/// A node in one of its lives.
+/// A node during one run of its process: its name and its epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NodeLife {
     /// Its name.

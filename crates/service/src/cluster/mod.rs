@@ -1,4 +1,4 @@
-//! [`Cluster`]: how this node asks another one, and which requests of another node it answers.
+//! [`Cluster`]: sends requests to other nodes, and decides which of their requests this node answers.
 //!
 //! A socket, a session or a run belongs to one node. A request that needs it at another node goes there directly, over
 //! HTTP, in a signed [`envelope`]. It carries the caller on whose behalf it is made, and the receiving node decides with
@@ -55,12 +55,12 @@ pub struct Cluster {
     transport: OnceLock<Arc<dyn NodeTransport>>,
     last_number: AtomicU64,
     seen: Mutex<HashMap<Owner, Numbers>>,
-    differing: Mutex<Differing>,
+    differing: Mutex<DifferingNodes>,
 }
 
 /// The nodes that work with other settings than this one.
 #[derive(Default)]
-struct Differing {
+struct DifferingNodes {
     nodes: Vec<DifferingNode>,
     /// Those of them that were logged.
     logged: Vec<DifferingNode>,
@@ -106,7 +106,7 @@ impl Cluster {
         }
     }
 
-    /// This node in its present life.
+    /// This node with its current epoch.
     pub fn me(&self) -> &Owner {
         &self.me
     }
@@ -120,7 +120,7 @@ impl Cluster {
     /// a new version of their configuration one after the other.
     pub(crate) fn note_differing(&self, now: Vec<DifferingNode>) {
         let mut known = self.differing.lock().unwrap_or_else(PoisonError::into_inner);
-        let Differing { nodes, logged } = &mut *known;
+        let DifferingNodes { nodes, logged } = &mut *known;
         logged.retain(|node| now.contains(node));
         let again: Vec<DifferingNode> =
             now.iter().filter(|node| nodes.contains(node) && !logged.contains(node)).cloned().collect();
@@ -207,7 +207,7 @@ impl Cluster {
     async fn address(&self, to: &Owner) -> Result<String, Failure> {
         let nodes = self.others().await?;
         let node = nodes.into_iter().find(|node| node.owner == *to).ok_or_else(|| gone(to))?;
-        node.address.ok_or_else(|| unreached(to, "it has told no address"))
+        node.address.ok_or_else(|| unreached(to, "it has not announced an address"))
     }
 
     /// Waits for an answer for as long as the owner is alive and the time is not up.
@@ -354,7 +354,7 @@ pub(crate) fn gone(owner: &Owner) -> Failure {
     Failure::new(ErrorCode::Unavailable, format!("node {} is gone", owner.node))
         .detail("node", owner.node.clone())
         .detail("reason", "NODE_GONE")
-        .suggest("Runs of the node are taken over by another one; sessions and connections must be opened again.")
+        .suggest("Another node continues the runs of the lost node; open sessions and connections again.")
         .retryable(false)
 }
 

@@ -1,4 +1,4 @@
-//! One-use pairing codes. A code is random, kept as a hash, short-lived, and worth nothing once it was used.
+//! One-use pairing codes. A code is random, kept as a hash, short-lived, and invalid after its first use.
 
 use super::{Console, Rights, hash_of, new_secret};
 use jiff::{SignedDuration, Timestamp};

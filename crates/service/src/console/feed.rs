@@ -1,7 +1,7 @@
 //! The feed: what happens to runs, questions and devices, as one numbered list for every console that is connected.
 //!
-//! The newest items are kept, so that a browser whose connection was lost goes on where it was. Runs are watched only
-//! while a console is connected, and for a while afterwards: events that nobody wants need not be built.
+//! The newest items are kept, so that a browser that reconnects continues after the last item it received. Runs are
+//! watched only while a console is connected, and for a while afterwards: without a subscriber no events are built.
 
 use crate::{
     Hub, Service, approvals,
@@ -58,12 +58,12 @@ struct Item<'a> {
     seq: Option<u64>,
     at: Timestamp,
     #[serde(flatten)]
-    news: &'a News,
+    news: &'a FeedEvent,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "kind")]
-enum News {
+enum FeedEvent {
     Run {
         event: &'static str,
         run_id: RunId,
@@ -83,7 +83,7 @@ enum News {
     Lost,
 }
 
-struct Kept {
+struct StoredItem {
     seq: u64,
     body: Arc<EventBody>,
     audience: Audience,
@@ -93,7 +93,7 @@ struct Kept {
 #[derive(Default)]
 struct State {
     seq: u64,
-    kept: VecDeque<Kept>,
+    kept: VecDeque<StoredItem>,
     subscribers: Vec<Weak<Connection>>,
     is_watching: bool,
 }
@@ -122,20 +122,20 @@ impl State {
 }
 
 impl Feed {
-    fn push(&self, news: &News, audience: Audience, workspace: Option<WorkspaceId>, at: Timestamp) {
+    fn push(&self, news: &FeedEvent, audience: Audience, workspace: Option<WorkspaceId>, at: Timestamp) {
         let mut state = lock(&self.0);
         state.seq += 1;
         let seq = state.seq;
         let body = Arc::new(EventBody::new("feed", &Item { seq: Some(seq), at, news }));
         state.send(&body, audience, workspace.as_ref());
-        state.kept.push_back(Kept { seq, body, audience, workspace });
+        state.kept.push_back(StoredItem { seq, body, audience, workspace });
         if state.kept.len() > MAX_KEPT {
             state.kept.pop_front();
         }
     }
 
     /// Sends progress. A lost progress event does no harm: the event at the end of a run has the final counts.
-    fn tell(&self, news: &News, workspace: &WorkspaceId, at: Timestamp) {
+    fn tell(&self, news: &FeedEvent, workspace: &WorkspaceId, at: Timestamp) {
         let body = Arc::new(EventBody::new("feed", &Item { seq: None, at, news }).droppable());
         lock(&self.0).send(&body, Audience::Readers, Some(workspace));
     }
@@ -199,7 +199,7 @@ impl Hub {
                 event = sources.devices.recv() => self.tell_device(event),
                 _ = tick.tick() => {
                     if sources.runs.take_lost() > 0 {
-                        self.inner.feed.push(&News::Lost, Audience::Readers, None, Timestamp::now());
+                        self.inner.feed.push(&FeedEvent::Lost, Audience::Readers, None, Timestamp::now());
                     }
                     if self.inner.feed.has_subscribers() {
                         alone_since = None;
@@ -217,7 +217,7 @@ impl Hub {
         told.remove(&event.run_id);
         let run = counted(self.service(), event.run_id).await.map(Box::new);
         let workspace = workspace_of(run.as_deref());
-        let news = News::Run { event: event.event_type.as_str(), run_id: event.run_id, run };
+        let news = FeedEvent::Run { event: event.event_type.as_str(), run_id: event.run_id, run };
         self.inner.feed.push(&news, Audience::Readers, Some(workspace), event.timestamp);
     }
 
@@ -228,7 +228,7 @@ impl Hub {
             let calls = run.counts.as_ref().map_or(0, |counts| counts.calls);
             if told.insert(run_id, calls).is_some_and(|before| before != calls) {
                 let workspace = workspace_of(Some(&run));
-                let news = News::Run { event: "run.progress", run_id, run: Some(Box::new(run)) };
+                let news = FeedEvent::Run { event: "run.progress", run_id, run: Some(Box::new(run)) };
                 self.inner.feed.tell(&news, &workspace, Timestamp::now());
             }
         }
@@ -245,14 +245,14 @@ impl Hub {
                 ("resolved", approval, body)
             }
             Err(RecvError::Lagged(_)) => {
-                return self.inner.feed.push(&News::Lost, Audience::Readers, None, Timestamp::now());
+                return self.inner.feed.push(&FeedEvent::Lost, Audience::Readers, None, Timestamp::now());
             }
             Err(RecvError::Closed) => return,
         };
         match body {
             Ok(body) => {
                 let workspace = Some(approval.request.workspace());
-                let news = News::Approval { event, id: approval.request.id.clone(), approval: body };
+                let news = FeedEvent::Approval { event, id: approval.request.id.clone(), approval: body };
                 self.inner.feed.push(&news, Audience::Approvers, workspace, Timestamp::now());
             }
             Err(error) => tracing::error!(%error, "a question cannot be written"),
@@ -267,7 +267,12 @@ impl Hub {
             Ok(DeviceEvent::Revoked { device_id, workspace }) => ("revoked", device_id, workspace),
             Err(_) => return,
         };
-        self.inner.feed.push(&News::Device { event, device_id }, Audience::Owners, Some(workspace), Timestamp::now());
+        self.inner.feed.push(
+            &FeedEvent::Device { event, device_id },
+            Audience::Owners,
+            Some(workspace),
+            Timestamp::now(),
+        );
     }
 }
 

@@ -8,7 +8,7 @@ mod shown;
 mod signature;
 
 pub use shown::{DevicesAnswer, PendingDevice, ShownDevice, ShownToken};
-pub(crate) use shown::{PairingNews, PairingOutcome};
+pub(crate) use shown::{PairingEvent, PairingOutcome};
 pub use signature::{SignatureProblem, Signed};
 
 use crate::console::ConsoleDevice;

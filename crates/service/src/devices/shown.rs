@@ -114,7 +114,7 @@ impl From<PairingRequest> for PendingDevice {
 /// The event `device.pair.requested`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct PairingNews<'a> {
+pub(crate) struct PairingEvent<'a> {
     request_id: &'a str,
     device_id: &'a str,
     public_key: &'a str,
@@ -127,7 +127,7 @@ pub(crate) struct PairingNews<'a> {
     ts: i64,
 }
 
-impl<'a> From<&'a PairingRequest> for PairingNews<'a> {
+impl<'a> From<&'a PairingRequest> for PairingEvent<'a> {
     fn from(request: &'a PairingRequest) -> Self {
         let device = &request.device;
         Self {

@@ -1,7 +1,7 @@
 //! [`Connection`]: one connected client, its rights, and how it is shown to others.
 
 use super::{
-    LastHeard, lock,
+    LastActivity, lock,
     outbox::{Outbox, Outgoing},
 };
 use crate::{Object, Terms, console::Rights};
@@ -113,7 +113,7 @@ pub struct Connection {
     /// Closes the connection.
     pub stop: CancellationToken,
     pub(crate) online_since: i64,
-    heard: LastHeard,
+    heard: LastActivity,
     /// The caller that this connection's credential makes, outside of any session.
     standing: Arc<Caller>,
     last_caller: Mutex<Option<Arc<Caller>>>,
@@ -132,7 +132,7 @@ impl Deref for Connection {
 }
 
 impl Connection {
-    pub(super) fn new(admitted: Admitted, heard: LastHeard, stop: CancellationToken) -> (Self, Outgoing) {
+    pub(super) fn new(admitted: Admitted, heard: LastActivity, stop: CancellationToken) -> (Self, Outgoing) {
         let (outbox, outgoing) = Outbox::new();
         let kind = if admitted.console.is_some() { "console" } else { "device" };
         let principal = admitted.device.as_ref().map_or_else(|| "operator".to_owned(), |d| format!("{kind}:{d}"));
@@ -179,7 +179,7 @@ impl Connection {
             workspace: caller.workspace.clone(),
             token_generation: None,
         };
-        let (connection, _) = Self::new(admitted, LastHeard::default(), stop);
+        let (connection, _) = Self::new(admitted, LastActivity::default(), stop);
         Self { principal: caller.principal.clone(), ..connection }
     }
 
@@ -301,7 +301,7 @@ impl Connection {
     }
 }
 
-/// A client as presence shows it.
+/// A client's entry in the presence list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Presence {
@@ -328,7 +328,7 @@ pub struct Presence {
     instance_id: Option<String>,
 }
 
-/// This gateway as presence shows it.
+/// This gateway's entry in the presence list.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OwnPresence {
@@ -345,10 +345,10 @@ pub struct OwnPresence {
     pub(super) ip: Option<String>,
 }
 
-/// Somebody who is here: this gateway, or a client.
+/// An entry of the presence list: this gateway, or a client.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Present {
+pub enum PresenceEntry {
     /// This gateway.
     Own(OwnPresence),
     /// A connected client.

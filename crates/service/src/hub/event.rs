@@ -54,8 +54,8 @@ impl EventBody {
     }
 }
 
-/// An event that says when it happened.
+/// The event `tick`, with the time at which it was sent.
 #[derive(Serialize)]
-pub(crate) struct Tick {
+pub(crate) struct TimestampEvent {
     pub(crate) ts: i64,
 }

@@ -3,28 +3,31 @@
 //! Nothing here waits for a client: frames go into the client's queue, which is bounded in bytes, and a client whose
 //! queue is full is closed. This module has no sockets: a door takes frames from the queue and writes them.
 
+mod activity;
 mod connection;
-mod elsewhere;
 mod event;
-mod heard;
 mod news;
 mod offers;
 mod outbox;
 mod questions;
+mod remote;
 
-pub use connection::{Admitted, ClientInfo, Connection, NodeSurface, OwnPresence, Presence, Present};
-use elsewhere::Elsewhere;
+pub use activity::LastActivity;
+pub use connection::{Admitted, ClientInfo, Connection, NodeSurface, OwnPresence, Presence, PresenceEntry};
 pub use event::{EventBody, Versions};
-pub use heard::LastHeard;
-pub(crate) use offers::NotOffered;
+pub(crate) use offers::OfferError;
 use offers::Offers;
-pub use outbox::{Out, Outbox, Outgoing};
+pub use outbox::{Outbox, OutboxItem, Outgoing};
 use questions::Questions;
-pub use questions::Unanswered;
+pub use questions::RequestError;
+use remote::RemoteClients;
 
 pub use crate::settings::MAX_BUFFERED_BYTES;
 
-use crate::{HubSettings, Service, bridge::Bridge, console::Feed, health::HealthCache, metrics::Metrics, pulse::Pulse};
+use crate::{
+    HubSettings, Service, bridge::Bridge, console::Feed, health::HealthCache, load_monitor::LoadMonitor,
+    metrics::Metrics,
+};
 use jiff::Timestamp;
 use std::{
     collections::{BTreeSet, HashMap},
@@ -61,7 +64,7 @@ pub(crate) struct Inner {
     pub(crate) service: Service,
     pub(crate) settings: HubSettings,
     pub(crate) metrics: Metrics,
-    pub(crate) pulse: Pulse,
+    pub(crate) load_monitor: LoadMonitor,
     pub(crate) health: HealthCache,
     pub(crate) instance_id: String,
     pub(crate) stop: CancellationToken,
@@ -69,7 +72,7 @@ pub(crate) struct Inner {
     pub(crate) questions: Questions,
     pub(crate) feed: Feed,
     offers: Offers,
-    pub(crate) elsewhere: Elsewhere,
+    pub(crate) remote: RemoteClients,
     connections: RwLock<HashMap<String, Arc<Connection>>>,
     presence_version: AtomicU64,
     presence_changed: Notify,
@@ -81,14 +84,14 @@ impl Hub {
     pub fn new(service: Service, settings: HubSettings, stop: CancellationToken) -> Self {
         let inner = Arc::new(Inner {
             metrics: Metrics::default(),
-            pulse: Pulse::default(),
+            load_monitor: LoadMonitor::default(),
             health: HealthCache::default(),
             instance_id: uuid::Uuid::now_v7().to_string(),
             bridge: Bridge::new(settings.bridge_buffer),
             questions: Questions::default(),
             feed: Feed::default(),
             offers: Offers::default(),
-            elsewhere: Elsewhere::default(),
+            remote: RemoteClients::default(),
             connections: RwLock::default(),
             presence_version: AtomicU64::new(1),
             presence_changed: Notify::new(),
@@ -127,8 +130,8 @@ impl Hub {
     }
 
     /// How late this process is with its own work.
-    pub fn pulse(&self) -> &Pulse {
-        &self.inner.pulse
+    pub fn load_monitor(&self) -> &LoadMonitor {
+        &self.inner.load_monitor
     }
 
     /// The token that stops all work for clients.
@@ -137,14 +140,14 @@ impl Hub {
     }
 
     /// Adds a client.
-    pub fn admit(&self, admitted: Admitted, heard: LastHeard) -> (Arc<Connection>, Outgoing) {
+    pub fn admit(&self, admitted: Admitted, heard: LastActivity) -> (Arc<Connection>, Outgoing) {
         let (mut connection, outgoing) = Connection::new(admitted, heard, self.inner.stop.child_token());
         if connection.shows_approvals("exec") || connection.shows_approvals("plugin") {
             connection.approver = Some(self.service().engine().approvals().approver_connected(&connection.workspace));
         }
         let connection = Arc::new(connection);
         if connection.approver.is_some() {
-            self.inner.elsewhere.changed();
+            self.inner.remote.changed();
         }
         self.write_connections().insert(connection.id.clone(), connection.clone());
         self.inner.metrics.connected();
@@ -161,7 +164,7 @@ impl Hub {
         self.inner.questions.gone(connection);
         self.withdraw(connection);
         self.inner.metrics.disconnected();
-        self.inner.elsewhere.changed();
+        self.inner.remote.changed();
         if connection.is_shown() {
             self.presence_changed();
         }
@@ -211,7 +214,7 @@ impl Hub {
     }
 
     /// This gateway and all connected clients of a workspace.
-    pub fn presence(&self, workspace: &WorkspaceId) -> Vec<Present> {
+    pub fn presence(&self, workspace: &WorkspaceId) -> Vec<PresenceEntry> {
         let system = rustix::system::uname();
         let word = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
         let (host, version) = (word(system.nodename()), env!("CARGO_PKG_VERSION"));
@@ -236,9 +239,9 @@ impl Hub {
             others.drain(..rest);
         }
         others.sort_by_key(|c| c.online_since);
-        let others = others.into_iter().map(|c| c.presence()).chain(self.inner.elsewhere.presence(workspace));
-        let others = others.map(|presence| Present::Client(Box::new(presence)));
-        std::iter::once(Present::Own(own)).chain(others).collect()
+        let others = others.into_iter().map(|c| c.presence()).chain(self.inner.remote.presence(workspace));
+        let others = others.map(|presence| PresenceEntry::Client(Box::new(presence)));
+        std::iter::once(PresenceEntry::Own(own)).chain(others).collect()
     }
 
     /// The versions of presence and health.
@@ -250,7 +253,7 @@ impl Hub {
     }
 
     fn presence_changed(&self) {
-        self.inner.elsewhere.changed();
+        self.inner.remote.changed();
         self.inner.presence_version.fetch_add(1, Ordering::AcqRel);
         self.inner.presence_changed.notify_one();
     }

@@ -1,9 +1,9 @@
 //! The tasks that send events to connections: ticks, presence, health, approvals, devices, shutdown.
 
-use super::{Connection, EventBody, Hub, Out, Present, event::Tick};
+use super::{Connection, EventBody, Hub, OutboxItem, PresenceEntry, event::TimestampEvent};
 use crate::{
     approvals,
-    devices::{DeviceEvent, PairingNews, PairingOutcome},
+    devices::{DeviceEvent, PairingEvent, PairingOutcome},
     settings::PONG_WITHIN,
 };
 use jiff::Timestamp;
@@ -26,8 +26,8 @@ const WORKSPACES_EVERY: Duration = Duration::from_secs(1);
 
 /// The event `presence`.
 #[derive(Serialize)]
-struct PresenceNews {
-    presence: Vec<Present>,
+struct PresenceEvent {
+    presence: Vec<PresenceEntry>,
 }
 
 /// The event `shutdown`.
@@ -68,10 +68,13 @@ impl Hub {
                 () = self.inner.stop.cancelled() => return,
             }
             let pinged = Instant::now();
-            self.broadcast(EventBody::new("tick", &Tick { ts: Timestamp::now().as_millisecond() }).droppable(), |c| {
-                c.outbox.send(Out::Ping);
-                true
-            });
+            self.broadcast(
+                EventBody::new("tick", &TimestampEvent { ts: Timestamp::now().as_millisecond() }).droppable(),
+                |c| {
+                    c.outbox.send(OutboxItem::Ping);
+                    true
+                },
+            );
             let gateway = self.clone();
             tokio::spawn(async move {
                 tokio::time::sleep(sweep_after).await;
@@ -101,7 +104,7 @@ impl Hub {
             }
             for workspace in self.connected_workspaces() {
                 let versions = self.versions();
-                let body = EventBody::new("presence", &PresenceNews { presence: self.presence(&workspace) });
+                let body = EventBody::new("presence", &PresenceEvent { presence: self.presence(&workspace) });
                 self.broadcast_in(&workspace, body.with_versions(versions).droppable(), |c| c.has("operator.read"));
             }
         }
@@ -171,7 +174,7 @@ impl Hub {
             };
             match event {
                 Ok(DeviceEvent::Requested(request)) => {
-                    let payload = PairingNews::from(&*request);
+                    let payload = PairingEvent::from(&*request);
                     let (workspace, body) =
                         (&request.device.workspace, EventBody::new("device.pair.requested", &payload));
                     self.broadcast_in(workspace, body, |c| c.has("operator.pairing"));
@@ -217,7 +220,7 @@ impl Hub {
                 connections.into_iter().filter(is_over).collect::<Vec<_>>()
             };
             for connection in tokio::task::spawn_blocking(look).await.unwrap_or_default() {
-                connection.outbox.send(Out::Close(1008, "workspace token revoked".to_owned()));
+                connection.outbox.send(OutboxItem::Close(1008, "workspace token revoked".to_owned()));
             }
         }
     }
@@ -226,10 +229,10 @@ impl Hub {
         loop {
             let before = Instant::now();
             tokio::select! {
-                () = tokio::time::sleep(crate::pulse::BEAT) => {}
+                () = tokio::time::sleep(crate::load_monitor::BEAT) => {}
                 () = self.inner.stop.cancelled() => return,
             }
-            self.inner.pulse.beat(before.elapsed());
+            self.inner.load_monitor.beat(before.elapsed());
         }
     }
 
@@ -246,7 +249,7 @@ impl Hub {
             // A close frame has room for 123 bytes of reason.
             let node = elsewhere.get(number % elsewhere.len().max(1)).filter(|address| address.len() <= 100);
             let reason = node.map_or_else(|| "service restart".to_owned(), |node| format!("service restart: {node}"));
-            connection.outbox.send(Out::Close(1012, reason));
+            connection.outbox.send(OutboxItem::Close(1012, reason));
         }
         let give_up = Instant::now() + Duration::from_secs(1);
         while self.count() > 0 && Instant::now() < give_up {

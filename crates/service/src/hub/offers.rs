@@ -1,7 +1,7 @@
 //! Tools that a connected client executes itself. They belong to the client's session and are removed when the client
 //! disconnects. A call passes the engine's pipeline like any other; only its execution is a request to the client.
 
-use super::{Connection, EventBody, Hub, Unanswered, WeakHub, lock};
+use super::{Connection, EventBody, Hub, RequestError, WeakHub, lock};
 use crate::cluster::OfferedCall;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -30,14 +30,14 @@ impl Offer {
 }
 
 /// Why offered tools are refused.
-pub(crate) enum NotOffered {
+pub(crate) enum OfferError {
     /// These names are equal to other tools' names, or to each other, in the spelling that models use.
     Conflict(Vec<String>),
     /// A definition cannot be used.
     Refused(RegistryError),
 }
 
-impl From<RegistryError> for NotOffered {
+impl From<RegistryError> for OfferError {
     fn from(error: RegistryError) -> Self {
         Self::Refused(error)
     }
@@ -50,7 +50,7 @@ impl Hub {
         connection: &Arc<Connection>,
         session: &str,
         tools: Vec<ToolDefinition>,
-    ) -> Result<Vec<String>, NotOffered> {
+    ) -> Result<Vec<String>, OfferError> {
         let engine = self.service().engine();
         let mut offers = lock(&self.inner.offers.0);
         if connection.stop.is_cancelled() && !tools.is_empty() {
@@ -66,7 +66,7 @@ impl Hub {
                 && offers.get(entry.name().as_str()).is_some_and(|offer| offer.is_of(connection))
         });
         if !conflicts.is_empty() {
-            return Err(NotOffered::Conflict(conflicts));
+            return Err(OfferError::Conflict(conflicts));
         }
         let entries = tools
             .into_iter()
@@ -81,14 +81,14 @@ impl Hub {
         let ids = came.iter().map(|(_, id)| id.to_string()).collect();
         let connection = Arc::downgrade(connection);
         offers.extend(came.into_iter().map(|(name, id)| (name, Offer { connection: connection.clone(), id })));
-        self.inner.elsewhere.changed();
+        self.inner.remote.changed();
         Ok(ids)
     }
 
     /// Removes the tools of a client that disconnects.
     pub(super) fn withdraw(&self, connection: &Arc<Connection>) {
         let has_some = lock(&self.inner.offers.0).values().any(|offer| offer.is_of(connection));
-        if has_some && let Err(NotOffered::Refused(error)) = self.offer(connection, "", Vec::new()) {
+        if has_some && let Err(OfferError::Refused(error)) = self.offer(connection, "", Vec::new()) {
             tracing::error!(%error, "the tools of a client that went away could not be removed");
         }
     }
@@ -107,7 +107,7 @@ impl Hub {
         client: &Connection,
         session: Option<&str>,
         call: OfferedCall,
-    ) -> Result<Value, Unanswered> {
+    ) -> Result<Value, RequestError> {
         let timeout = Duration::from_millis(call.timeout_ms);
         let question = |id: &str| {
             let question = ToolQuestion {
@@ -146,9 +146,9 @@ struct ToolQuestion<'a> {
 struct ClientTools(WeakHub);
 
 impl ClientTools {
-    async fn ask(&self, context: &CallContext, call: &ToolCall) -> Result<Value, Unanswered> {
-        let hub = self.0.upgrade().ok_or(Unanswered::Nobody)?;
-        let client = hub.offered_by(call.tool.as_str()).ok_or(Unanswered::Nobody)?;
+    async fn ask(&self, context: &CallContext, call: &ToolCall) -> Result<Value, RequestError> {
+        let hub = self.0.upgrade().ok_or(RequestError::Nobody)?;
+        let client = hub.offered_by(call.tool.as_str()).ok_or(RequestError::Nobody)?;
         let call = OfferedCall {
             tool: call.tool.clone(),
             args: call.args.as_ref().clone(),

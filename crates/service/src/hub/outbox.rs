@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// An element of a client's queue.
-pub enum Out {
+pub enum OutboxItem {
     /// A complete frame in the format of the client's door.
     Frame(String),
     /// An event; it is numbered when it is written.
@@ -23,7 +23,7 @@ pub enum Out {
 
 /// A client's queue, bounded in bytes.
 pub struct Outbox {
-    sender: mpsc::UnboundedSender<Out>,
+    sender: mpsc::UnboundedSender<OutboxItem>,
     queued: Arc<AtomicUsize>,
     /// Fires when the client's queue is full.
     pub overflow: CancellationToken,
@@ -32,7 +32,7 @@ pub struct Outbox {
 /// The writing end's view of a queue.
 pub struct Outgoing {
     /// What is to be written.
-    pub receiver: mpsc::UnboundedReceiver<Out>,
+    pub receiver: mpsc::UnboundedReceiver<OutboxItem>,
     queued: Arc<AtomicUsize>,
 }
 
@@ -44,7 +44,7 @@ impl Outbox {
     }
 
     /// Queues something. A client whose queue is full is closed.
-    pub fn send(&self, out: Out) {
+    pub fn send(&self, out: OutboxItem) {
         let weight = out.weight();
         if self.queued.fetch_add(weight, Ordering::AcqRel) + weight > MAX_BUFFERED_BYTES {
             self.queued.fetch_sub(weight, Ordering::AcqRel);
@@ -61,7 +61,7 @@ impl Outbox {
         if body.drop_if_slow && self.queued.load(Ordering::Acquire) > SLOW_BYTES {
             return false;
         }
-        self.send(Out::Event(body.clone()));
+        self.send(OutboxItem::Event(body.clone()));
         true
     }
 }
@@ -73,7 +73,7 @@ impl Outgoing {
     }
 }
 
-impl Out {
+impl OutboxItem {
     /// Bytes it takes in the queue.
     pub fn weight(&self) -> usize {
         match self {
@@ -96,15 +96,15 @@ mod tests {
         let tick = Arc::new(EventBody::new("tick", &json!({})).droppable());
         assert!(outbox.event(&tick));
         for _ in 0..2 {
-            outbox.send(Out::Frame("x".repeat(SLOW_BYTES)));
+            outbox.send(OutboxItem::Frame("x".repeat(SLOW_BYTES)));
         }
         assert!(!outbox.event(&tick));
         for _ in 0..47 {
-            outbox.send(Out::Frame("x".repeat(1 << 20)));
+            outbox.send(OutboxItem::Frame("x".repeat(1 << 20)));
         }
         assert!(!outbox.overflow.is_cancelled());
         for _ in 0..3 {
-            outbox.send(Out::Frame("x".repeat(1 << 20)));
+            outbox.send(OutboxItem::Frame("x".repeat(1 << 20)));
         }
         assert!(outbox.overflow.is_cancelled());
     }

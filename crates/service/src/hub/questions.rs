@@ -15,9 +15,9 @@ use toolyard_protocol::{ErrorCode, Failure, WorkspaceId};
 /// The largest number of unanswered requests, over all clients.
 const MAX_WAITING: usize = 1_000;
 
-/// Why a client did not carry out a request.
+/// The reason for which a client did not carry out a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unanswered {
+pub enum RequestError {
     /// No connected client offers the command.
     Nobody,
     /// The client disconnected; whether it did anything is unknown.
@@ -35,7 +35,7 @@ pub enum Unanswered {
     Busy,
 }
 
-impl Unanswered {
+impl RequestError {
     /// The failure for the caller of the tool; `who` names the client.
     pub fn failure(self, who: &str, tool: &str) -> Failure {
         match self {
@@ -56,7 +56,7 @@ impl Unanswered {
     }
 }
 
-type Outcome = Result<Value, Unanswered>;
+type Outcome = Result<Value, RequestError>;
 
 struct Waiter {
     connection: String,
@@ -119,8 +119,8 @@ impl Hub {
         let can = |node: &Arc<Connection>| {
             node.node.as_ref().is_some_and(|surface| surface.commands.iter().any(|known| known == command))
         };
-        let node = self.nodes(workspace).into_iter().rfind(can).ok_or(Unanswered::Nobody)?;
-        let text = serde_json::to_string(params).map_err(|error| Unanswered::Refused {
+        let node = self.nodes(workspace).into_iter().rfind(can).ok_or(RequestError::Nobody)?;
+        let text = serde_json::to_string(params).map_err(|error| RequestError::Refused {
             code: ErrorCode::InternalError.as_str().to_owned(),
             message: format!("the arguments cannot be serialised: {error}"),
         })?;
@@ -144,7 +144,7 @@ impl Hub {
         {
             let mut all = lock(&self.inner.questions.0);
             if all.len() >= MAX_WAITING {
-                return Err(Unanswered::Busy);
+                return Err(RequestError::Busy);
             }
             all.insert(id.clone(), Waiter { connection: connection.id.clone(), answer });
         }
@@ -152,12 +152,12 @@ impl Hub {
         connection.outbox.event(&Arc::new(question(&asked.id)));
         if connection.stop.is_cancelled() {
             // The client disconnected after it was selected; its requests had been removed before this one was added.
-            return Err(Unanswered::Gone);
+            return Err(RequestError::Gone);
         }
         match tokio::time::timeout(timeout, answered).await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(Unanswered::Gone),
-            Err(_) => Err(Unanswered::TimedOut),
+            Ok(Err(_)) => Err(RequestError::Gone),
+            Err(_) => Err(RequestError::TimedOut),
         }
     }
 }

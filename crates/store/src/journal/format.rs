@@ -30,7 +30,7 @@ pub(crate) struct EntryPosition {
     pub(crate) number: u32,
 }
 
-/// Why a journal cannot be read. Nothing of it was taken over.
+/// Why a journal cannot be read. None of its entries was applied to the database.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Damage {
     #[error("it has no journal header")]
@@ -188,7 +188,7 @@ fn whole(bytes: &[u8]) -> Option<(Header, &[u8], usize)> {
 /// The result of reading a journal.
 #[derive(Default)]
 pub(crate) struct Entries {
-    /// Those the database has not taken over yet, in order.
+    /// The entries that the database has not applied, in order.
     pub(crate) new: Vec<(EntryPosition, Append)>,
     /// The last place that was used, as far as it can be read.
     pub(crate) last: EntryPosition,

@@ -163,7 +163,7 @@ impl State {
 
     fn is_due(&self) -> bool {
         self.closing
-            || self.most_urgent > Urgency::Ride
+            || self.most_urgent > Urgency::Deferred
             || self.wanted_durable > self.sync_begun
             || self.wanted_visible > self.visible
             || self.bytes >= limits::EARLY_COMMIT_BYTES
@@ -181,7 +181,7 @@ impl State {
         }
         let ops: Vec<Queued> = self.queue.drain(..count).collect();
         let sync = self.wanted_durable > self.sync_begun || ops.iter().any(|queued| queued.urgency == Urgency::Sync);
-        self.most_urgent = self.queue.iter().map(|queued| queued.urgency).max().unwrap_or(Urgency::Ride);
+        self.most_urgent = self.queue.iter().map(|queued| queued.urgency).max().unwrap_or(Urgency::Deferred);
         Work::Write { ops, sync }
     }
 }

@@ -20,7 +20,7 @@ use std::{
 use toolyard_engine::{
     SealedStore, Store,
     chain::{genesis, link},
-    ledger::{KeptHead, Sealer, VerifyOptions, read_heads, verify_ledger},
+    ledger::{SavedHead, Sealer, VerifyOptions, read_heads, verify_ledger},
     record::RecordKind,
 };
 use toolyard_protocol::RunId;
@@ -422,7 +422,7 @@ async fn start_and_verify(dir: &Path, goes_on: bool, head: Option<&str>) -> Opti
     let mut options = kept(dir);
     options
         .heads
-        .extend(head.map_or_else(Vec::<KeptHead>::new, |head| read_heads("the head kept elsewhere", head).unwrap()));
+        .extend(head.map_or_else(Vec::<SavedHead>::new, |head| read_heads("the head kept elsewhere", head).unwrap()));
     let report = verify_ledger(&*store, &signer().verifier(), &options).unwrap();
     report.first_bad.map(|bad| bad.to_string())
 }

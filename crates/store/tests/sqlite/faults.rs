@@ -45,7 +45,7 @@ async fn work(dir: &Path) -> Tried {
     for n in 0..2 {
         let run = run_at(n + 1);
         for seq in 1..=3 {
-            let mut next = batch(&store, run, seq..=seq, if seq == 2 { Ride } else { Sync });
+            let mut next = batch(&store, run, seq..=seq, if seq == 2 { Deferred } else { Sync });
             next.row = (seq == 1).then(|| row(run));
             next.blobs = if seq == 3 { vec![large(n)] } else { Vec::new() };
             let appended = store.append(next);

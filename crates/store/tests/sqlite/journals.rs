@@ -151,7 +151,7 @@ async fn a_copy_made_while_the_store_is_used_is_a_store() {
 fn a_check_names_what_is_damaged() {
     let home = SqliteHome::new();
     let store = home.open();
-    store.append(batch_of(&store, new_run(), vec![frame(1, 1, b"{\"kind\":\"call\"}".repeat(20))], Ride)).unwrap();
+    store.append(batch_of(&store, new_run(), vec![frame(1, 1, b"{\"kind\":\"call\"}".repeat(20))], Deferred)).unwrap();
     store.settle().unwrap();
     assert!(store.check().unwrap().ok);
     let db = rusqlite::Connection::open(home.0.path().join("toolyard.db")).unwrap();

@@ -17,7 +17,7 @@ async fn read_only_looks_and_changes_nothing() {
 
     let run = new_run();
     let writer = home.open();
-    writer.append(batch(&writer, run, 1..=5, Ride)).unwrap();
+    writer.append(batch(&writer, run, 1..=5, Deferred)).unwrap();
     writer.put("s", "k", vec![1], None).unwrap();
     writer.settle().unwrap();
     for beside_a_writer in [true, false] {
@@ -25,13 +25,13 @@ async fn read_only_looks_and_changes_nothing() {
         assert_eq!(frames_of(&store, run, 0).len(), 5);
         assert_eq!(store.get("s", "k").unwrap(), Some(vec![1]));
         store.settle().unwrap();
-        let error = store.append(batch(&store, run, 6..=6, Ride)).unwrap_err();
+        let error = store.append(batch(&store, run, 6..=6, Deferred)).unwrap_err();
         assert!(error.to_string().contains("reading only"), "{error}");
         assert!(store.put("s", "k", vec![2], None).is_err());
         assert!(store.ledger_append(&mut |last| link(last, vec![1])).is_err());
         assert!(store.durable(Default::default()).await.is_err());
         if beside_a_writer {
-            writer.append(batch(&writer, run, 6..=6, Ride)).unwrap();
+            writer.append(batch(&writer, run, 6..=6, Deferred)).unwrap();
             writer.settle().unwrap();
             assert_eq!(frames_of(&store, run, 0).len(), 6, "it sees what is committed later");
             break;
@@ -48,20 +48,20 @@ fn what_is_too_large_is_refused_with_a_number() {
     let store = home.open();
     let run = new_run();
     let huge = vec![frame(1, 1, vec![b' '; limits::MAX_FRAME_BYTES + 1])];
-    let error = store.append(batch_of(&store, run, huge, Ride)).unwrap_err();
+    let error = store.append(batch_of(&store, run, huge, Deferred)).unwrap_err();
     assert!(error.to_string().contains(&limits::MAX_FRAME_BYTES.to_string()), "{error}");
-    assert!(store.append(batch(&store, run, 1..=1, Ride)).is_err(), "the run has lost a batch");
+    assert!(store.append(batch(&store, run, 1..=1, Deferred)).is_err(), "the run has lost a batch");
     let far = limits::MAX_SEQ + 1;
-    assert!(store.append(batch(&store, new_run(), far..=far, Ride)).is_err());
+    assert!(store.append(batch(&store, new_run(), far..=far, Deferred)).is_err());
     assert!(store.put("s", "k", vec![0; limits::MAX_FACT_BYTES + 1], None).is_err());
     assert!(store.put("s", &"k".repeat(limits::MAX_FACT_NAME_BYTES + 1), vec![], None).is_err());
-    let mut forged = batch(&store, new_run(), 1..=1, Ride);
+    let mut forged = batch(&store, new_run(), 1..=1, Deferred);
     forged.blobs = vec![Blob { sha256: "../../../etc/passwd".into(), bytes: vec![1].into() }];
     assert!(store.append(forged).is_err());
     let last = limits::MAX_SEQ;
     let edge = new_run();
-    store.append(batch(&store, edge, last..=last, Ride)).unwrap();
-    store.append(batch(&store, new_run(), 1..=1, Ride)).unwrap();
+    store.append(batch(&store, edge, last..=last, Deferred)).unwrap();
+    store.append(batch(&store, new_run(), 1..=1, Deferred)).unwrap();
     store.settle().unwrap();
     assert_eq!(frames_of(&store, edge, 0).len(), 1);
 }
@@ -75,7 +75,7 @@ fn a_full_queue_waits_and_loses_nothing() {
     for seq in 1..=500 {
         // Every hundredth is larger than the whole queue.
         let size = if seq % 100 == 0 { 50_000 } else { 1000 };
-        store.append(batch_of(&store, run, vec![frame(seq, 1, noise(size, seq))], Ride)).unwrap();
+        store.append(batch_of(&store, run, vec![frame(seq, 1, noise(size, seq))], Deferred)).unwrap();
     }
     store.settle().unwrap();
     assert_eq!(frames_of(&store, run, 0).len(), 500);
@@ -149,7 +149,7 @@ fn the_log_stays_short() {
     let run = new_run();
     let log = home.0.path().join("toolyard.db-wal");
     for seq in 1..=3000 {
-        store.append(batch_of(&store, run, vec![frame(seq, 1, noise(20_000, seq))], Ride)).unwrap();
+        store.append(batch_of(&store, run, vec![frame(seq, 1, noise(20_000, seq))], Deferred)).unwrap();
     }
     store.settle().unwrap();
     let bytes = std::fs::metadata(&log).unwrap().len();

@@ -34,7 +34,7 @@ pub async fn record_run(store: &Arc<dyn Store>, sealer: &Sealer, note: &str, see
     let payload = Default::default();
     recorder.push(&Record::Note(NoteRecord { at, level, message, call_id: None, step_id: None, payload }));
     recorder.push_blobs([policy, data]);
-    recorder.flush(Ride).unwrap();
+    recorder.flush(Deferred).unwrap();
     recorder.push(&Record::decode(RecordKind::Result as u8, result.as_bytes()).unwrap());
     let status = RunStatus::Finished;
     recorder.push(&Record::Finished(FinishedRecord { at, status, error: None, message: "done".into() }));

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use std::{sync::Arc, time::Duration};
 use toolyard_engine::{
     Store,
-    store::{Durability::Ride, Swap},
+    store::{Durability::Deferred, Swap},
 };
 
 pub async fn facts_are_there_at_once<H: Home>() {
@@ -185,7 +185,7 @@ pub async fn a_ledger_entry_follows_the_records_queued_before_it<H: Home>() {
     let home = H::new();
     let store = home.open();
     let run = new_run();
-    store.append(batch(&store, run, 1..=3, Ride)).unwrap();
+    store.append(batch(&store, run, 1..=3, Deferred)).unwrap();
     store.ledger_append(&mut |last| link(last, vec![1])).unwrap();
     assert_eq!(frames_of(&store, run, 0).len(), 3);
 }

@@ -31,10 +31,10 @@ pub async fn whoever_begins_a_run_holds_it_until_it_ends_or_is_let_go<H: Home>()
     assert_eq!(store.holder(ended).unwrap(), Some(store.owner()));
     assert_eq!(store.holder(new_run()).unwrap(), None);
     // A row never changes the holder of a run, however late it arrives.
-    let mut last = batch(&store, ended, 2..=2, Ride);
+    let mut last = batch(&store, ended, 2..=2, Deferred);
     last.row = Some(toolyard_engine::store::RunRow { status: RunStatus::Finished, ..row(ended) });
     store.append(last).unwrap();
-    store.append(Batch { release: true, ..batch(&store, left, 2..=2, Ride) }).unwrap();
+    store.append(Batch { release: true, ..batch(&store, left, 2..=2, Deferred) }).unwrap();
     store.settle().unwrap();
     assert_eq!(store.holder(ended).unwrap(), None);
     assert_eq!(store.holder(left).unwrap(), None);
@@ -75,7 +75,7 @@ pub async fn of_many_claims_one_wins<H: Home>() {
     let store = Arc::new(home.open());
     for _ in 0..20 {
         let run = new_run();
-        let mut first = batch(&*store, run, 1..=1, Ride);
+        let mut first = batch(&*store, run, 1..=1, Deferred);
         first.row = Some(row(run));
         store.append(Batch { release: true, ..first }).unwrap();
         let won = race(8, |_| {

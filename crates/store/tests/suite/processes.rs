@@ -9,11 +9,11 @@ pub async fn dropping_writes_everything<H: Home>() {
     let home = H::new();
     let (run, blob) = (new_run(), Blob::new(noise(2 << 20, 3)));
     let store = home.open();
-    let mut last = batch(&store, run, 1..=3, Ride);
+    let mut last = batch(&store, run, 1..=3, Deferred);
     last.blobs = vec![blob.clone()];
     last.row = Some(row(run));
     store.append(last).unwrap();
-    store.append(batch(&store, run, 4..=4, Ride)).unwrap();
+    store.append(batch(&store, run, 4..=4, Deferred)).unwrap();
     store.put("s", "k", vec![1], None).unwrap();
     drop(store);
     let store = home.open();
@@ -113,7 +113,7 @@ pub async fn between_processes_one_wins<H: Home>() {
     let home = H::new();
     let store = home.open();
     for n in 0..CHILD_RACES {
-        let mut batch = batch(&store, run_at(n), 1..=1, Ride);
+        let mut batch = batch(&store, run_at(n), 1..=1, Deferred);
         batch.row = Some(row(run_at(n)));
         batch.release = true;
         store.append(batch).unwrap();

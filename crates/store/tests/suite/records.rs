@@ -37,7 +37,7 @@ pub async fn a_walk_can_be_ended_and_may_use_the_store<H: Home>() {
     let home = H::new();
     let store = home.open();
     let run = new_run();
-    store.append(batch(&store, run, 1..=10, Ride)).unwrap();
+    store.append(batch(&store, run, 1..=10, Deferred)).unwrap();
     store.settle().unwrap();
     let mut seen = Vec::new();
     store
@@ -57,8 +57,8 @@ pub async fn a_long_run_is_read_in_order<H: Home>() {
     let run = new_run();
     let other = new_run();
     for start in (0..20_000).step_by(100) {
-        store.append(batch(&store, run, start + 1..=start + 100, Ride)).unwrap();
-        store.append(batch(&store, other, start + 1..=start + 100, Ride)).unwrap();
+        store.append(batch(&store, run, start + 1..=start + 100, Deferred)).unwrap();
+        store.append(batch(&store, other, start + 1..=start + 100, Deferred)).unwrap();
     }
     store.settle().unwrap();
     let seqs: Vec<u64> = frames_of(&store, run, 0).iter().map(|frame| frame.seq).collect();
@@ -70,7 +70,7 @@ pub async fn settle_makes_visible_what_only_rides<H: Home>() {
     let store = home.open();
     let run = new_run();
     for n in 1..=50 {
-        store.append(batch(&store, run, n..=n, Ride)).unwrap();
+        store.append(batch(&store, run, n..=n, Deferred)).unwrap();
     }
     store.settle().unwrap();
     assert_eq!(frames_of(&store, run, 0).len(), 50);
@@ -81,7 +81,7 @@ pub async fn a_ride_becomes_visible_by_itself<H: Home>() {
     let home = H::new();
     let store = home.open();
     let run = new_run();
-    store.append(batch(&store, run, 1..=1, Ride)).unwrap();
+    store.append(batch(&store, run, 1..=1, Deferred)).unwrap();
     let started = Instant::now();
     while frames_of(&store, run, 0).is_empty() {
         assert!(started.elapsed() < PATIENCE, "a ride was never committed");
@@ -93,14 +93,14 @@ pub async fn durable_makes_rides_durable_as_well<H: Home>() {
     let home = H::new();
     let store = home.open();
     let run = new_run();
-    let first = store.append(batch(&store, run, 1..=1, Ride)).unwrap();
-    let second = store.append(batch(&store, run, 2..=2, Ride)).unwrap();
+    let first = store.append(batch(&store, run, 1..=1, Deferred)).unwrap();
+    let second = store.append(batch(&store, run, 2..=2, Deferred)).unwrap();
     assert!(first < second);
     store.durable(second).await.unwrap();
     store.durable(first).await.unwrap();
     assert_eq!(frames_of(&store, run, 0).len(), 2);
     // One that is already committed, but only rode.
-    let third = store.append(batch(&store, run, 3..=3, Ride)).unwrap();
+    let third = store.append(batch(&store, run, 3..=3, Deferred)).unwrap();
     store.settle().unwrap();
     store.durable(third).await.unwrap();
 }
@@ -136,9 +136,9 @@ pub async fn batches_appear_whole_and_in_order<H: Home>() {
         }
     });
     for n in 0..300 {
-        let durability = if n % 7 == 0 { Sync } else { Ride };
+        let durability = if n % 7 == 0 { Sync } else { Deferred };
         store.append(batch(&*store, first, 3 * n + 1..=3 * n + 3, durability)).unwrap();
-        let position = store.append(batch(&*store, second, 3 * n + 1..=3 * n + 3, Ride)).unwrap();
+        let position = store.append(batch(&*store, second, 3 * n + 1..=3 * n + 3, Deferred)).unwrap();
         if n % 10 == 0 {
             store.durable(position).await.unwrap();
         }
@@ -184,7 +184,7 @@ pub async fn a_frame_that_exists_is_refused<H: Home>() {
     again.frames[0].payload = b"{\"other\":true}".to_vec();
     again.blobs = vec![Blob::new(b"of the refused batch".to_vec())];
     let refused_blob = again.blobs[0].sha256.clone();
-    let bystander = store.append(batch(&store, other, 1..=1, Ride)).unwrap();
+    let bystander = store.append(batch(&store, other, 1..=1, Deferred)).unwrap();
     let refused = store.append(again);
     let later = store.append(batch(&store, run, 3..=3, Sync));
     let unharmed = store.append(batch(&store, other, 2..=2, Sync)).unwrap();

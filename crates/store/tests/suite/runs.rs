@@ -12,7 +12,7 @@ pub async fn rows_come_back_as_they_went<H: Home>() {
     let store = home.open();
     let run = new_run();
     assert_eq!(store.run(run).unwrap(), None);
-    store.append(batch(&store, run, 1..=1, Ride)).unwrap();
+    store.append(batch(&store, run, 1..=1, Deferred)).unwrap();
     store.settle().unwrap();
     assert_eq!(store.run(run).unwrap(), None, "frames alone make no row");
     assert!(store.runs(&RunFilter::default()).unwrap().is_empty());
@@ -30,7 +30,7 @@ pub async fn rows_come_back_as_they_went<H: Home>() {
         wanted.kind = if n % 2 == 0 { RunKind::Plan } else { RunKind::Call };
         wanted.session = (n % 2 == 0).then(|| "s\u{0}ession ü".to_owned());
         wanted.ended_at = status.is_final().then(|| "2026-11-15T01:02:03.123456789Z".parse().unwrap());
-        let mut update = batch_of(&store, run, Vec::new(), Ride);
+        let mut update = batch_of(&store, run, Vec::new(), Deferred);
         update.row = Some(wanted.clone());
         store.append(update).unwrap();
         store.settle().unwrap();
@@ -54,7 +54,7 @@ pub async fn runs_are_listed_by_the_workspace_that_their_sessions_name<H: Home>(
     for (n, session) in sessions.into_iter().enumerate() {
         let mut row = row(run_at(n as u64));
         row.session = session.map(str::to_owned);
-        let mut batch = batch(&store, row.run_id, 1..=1, Ride);
+        let mut batch = batch(&store, row.run_id, 1..=1, Deferred);
         batch.row = Some(row);
         store.append(batch).unwrap();
     }
@@ -84,7 +84,7 @@ pub async fn runs_are_listed_newest_first<H: Home>() {
         })
         .collect();
     for row in &rows {
-        let mut batch = batch(&store, row.run_id, 1..=1, Ride);
+        let mut batch = batch(&store, row.run_id, 1..=1, Deferred);
         batch.row = Some(row.clone());
         store.append(batch).unwrap();
     }

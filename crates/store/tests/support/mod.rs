@@ -237,7 +237,7 @@ pub fn child() {
         "append" => runtime.block_on(append_until_killed(store)),
         "ride" => {
             let run = new_run();
-            store.append(batch(&*store, run, 1..=1, Durability::Ride)).unwrap();
+            store.append(batch(&*store, run, 1..=1, Durability::Deferred)).unwrap();
             acknowledge(run, 1);
             // Nothing else may make it durable: the parent kills 100 ms after it has heard of it.
             std::thread::sleep(Duration::from_secs(30));
@@ -282,7 +282,7 @@ async fn append_until_killed(store: Arc<dyn Store>) {
             // Long before this the parent has killed it.
             while seq < 1_000_000 {
                 // Some ride and are made durable by the one after them.
-                let durability = if n % 2 == 0 { Durability::Sync } else { Durability::Ride };
+                let durability = if n % 2 == 0 { Durability::Sync } else { Durability::Deferred };
                 let mut batch = batch(&*store, run, seq + 1..=seq + CHILD_BATCH, durability);
                 batch.row = Some(row(run));
                 let position = store.append(batch).unwrap();
@@ -321,7 +321,7 @@ async fn fill_until_refused(store: Arc<dyn Store>) {
         assert!(seq < 100_000, "the disk never filled");
     };
     assert!(store.append(batch(&*store, run, seq + 1..=seq + 1, Durability::Sync)).is_err(), "{error}");
-    assert!(store.append(batch(&*store, new_run(), 1..=1, Durability::Ride)).is_err());
+    assert!(store.append(batch(&*store, new_run(), 1..=1, Durability::Deferred)).is_err());
     assert!(store.writable().is_err(), "whoever asks is told so without trying");
     assert!(store.put("s", "k", vec![1], None).is_err());
     assert!(store.put_if_absent("s", "k", vec![1], None).is_err());

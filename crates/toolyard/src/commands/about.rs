@@ -45,7 +45,7 @@ pub(super) fn version(global: &Global) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Serialize)]
 struct Check {
     name: &'static str,

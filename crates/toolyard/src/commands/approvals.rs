@@ -8,7 +8,7 @@ use crate::{
     output::{self, Paint},
     terminal,
     upkeep::parse_age,
-    wiring::Needs,
+    wiring::RequiredParts,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -224,7 +224,7 @@ fn diff_line(line: &str, paint: Paint) -> String {
 }
 
 pub(super) async fn grants(global: &Global, command: GrantsCommand) -> Outcome {
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let outcome = answer_grants(global, &mut backend, command).await;
     backend.close().await;
     outcome.map(|()| ExitCode::SUCCESS)

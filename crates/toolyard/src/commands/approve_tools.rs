@@ -7,7 +7,7 @@ use crate::{
     cli::Global,
     output::{self, Paint},
     upstreams::{ApproveParams, ApprovedDefinitions, McpApprove, McpServers},
-    wiring::Needs,
+    wiring::RequiredParts,
 };
 use serde::Serialize;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ use toolyard_service::NoParams;
 const MIN_DIGITS: usize = 12;
 
 pub(super) async fn run(global: &Global, server: &str, tools: &[String], hashes: &[String]) -> Outcome {
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let outcome = approve(global, &mut backend, server, tools, hashes).await;
     backend.close().await;
     outcome

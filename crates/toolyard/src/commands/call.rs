@@ -5,7 +5,7 @@ use crate::{
     backend::Backend,
     cli::{CallArgs, Global},
     output::{self, Paint},
-    wiring::Needs,
+    wiring::RequiredParts,
 };
 use serde_json::Value;
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ pub(super) async fn run(global: &Global, args: CallArgs) -> Outcome {
         idempotency_key: args.idempotency_key,
         dry_run: args.dry_run,
     };
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let answer = tokio::select! {
         answer = backend.call::<ToolsCall>(&params, None) => answer,
         _ = tokio::signal::ctrl_c() => {

@@ -13,7 +13,7 @@ use crate::{
     error_reference, method_reference, output,
     shared_config::VersionInfo,
     stores,
-    wiring::Needs,
+    wiring::RequiredParts,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -98,7 +98,7 @@ where
     M::Params: Serialize,
     M::Answer: DeserializeOwned,
 {
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let is_running = backend.is_remote();
     let outcome = backend.call::<M>(params, None).await;
     backend.close().await;

@@ -15,7 +15,7 @@ use crate::{
     config::{self, ApprovalsBy},
     home::Home,
     output, stores,
-    wiring::Needs,
+    wiring::RequiredParts,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -66,9 +66,9 @@ struct Connected {
     next: Vec<String>,
 }
 
-/// What would be written.
+/// The file that would be written, and its new text.
 #[derive(Debug, Serialize)]
-struct Printed {
+struct PrintedConfig {
     client: McpClient,
     file: PathBuf,
     text: String,
@@ -92,7 +92,7 @@ pub(super) async fn run(global: &Global, args: ConnectArgs) -> Outcome {
     let is_there = client.has(&path, &text, &entry)?;
     let edited = if is_there { text } else { client.edited(&path, &text, Some(&entry))? };
     if args.print {
-        let printed = Printed { client, file: path, text: edited };
+        let printed = PrintedConfig { client, file: path, text: edited };
         if global.json {
             output::json(&printed);
         } else {
@@ -252,7 +252,7 @@ async fn first_call(global: &Global, client: McpClient) -> Result<Option<String>
 }
 
 async fn came(global: &Global, client: McpClient, since: Timestamp) -> Result<Option<String>, Failure> {
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let listed = RunsListParams { limit: Some(LOOKED_AT), ..RunsListParams::default() };
     let mut found = None;
     for run in backend.call::<RunsList>(&listed, None).await?.runs {

@@ -6,7 +6,7 @@ use crate::{
     cli::{CtxCommand, Global},
     context_methods::{AddParams, CommandParams, ContextAdd, ContextCommand, ContextRequest, RequestParams},
     output,
-    wiring::Needs,
+    wiring::RequiredParts,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -121,7 +121,7 @@ struct Wrapped {
 
 pub(super) async fn run(global: &Global, command: CtxCommand) -> Outcome {
     let asked = asked(&command)?;
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let answer = match &asked {
         CtxOperation::Request(params) => call::<ContextRequest>(&mut backend, params).await,
         CtxOperation::Add(params) => call::<ContextAdd>(&mut backend, params).await,

@@ -5,7 +5,7 @@ use crate::{
     backend::Backend,
     cli::{DevicesCommand, Global},
     output,
-    wiring::Needs,
+    wiring::RequiredParts,
 };
 use serde::Serialize;
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ use toolyard_service::{
 };
 
 pub(super) async fn run(global: &Global, command: DevicesCommand) -> Outcome {
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let outcome = answer(global, &mut backend, command).await;
     backend.close().await;
     outcome.map(|()| ExitCode::SUCCESS)

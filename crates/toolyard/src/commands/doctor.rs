@@ -12,7 +12,7 @@ use crate::{
     stores::{self, Opened},
     terminal::counted,
     upstreams::McpServers,
-    wiring::Needs,
+    wiring::RequiredParts,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -186,8 +186,8 @@ fn database_findings(resolved: &config::Resolved) -> Vec<(&'static str, Result<S
         "cluster secret",
         Ok(match &resolved.config.store.secret_file {
             Some(file) => format!("in {}, apart from the database", file.display()),
-            None => "warning: in the database, so whoever can read the database can sign as this cluster; set \
-                     store.secretFile on every node before the first start to keep it apart"
+            None => "warning: in the database, so anybody who can read the database can sign as this cluster; set \
+                     store.secretFile on every node before the first start to keep it outside the database"
                 .to_owned(),
         }),
     ));
@@ -276,7 +276,7 @@ fn wall_findings(resolved: &config::Resolved) -> Vec<(&'static str, Result<Strin
 
 /// Opens the store for real, reads from it, checks the ledger, and asks for the status of the notes' index.
 async fn store_findings(global: &Global, has_notes: bool) -> Vec<(&'static str, Result<String, String>)> {
-    let mut backend = match Backend::open(global, Needs::Store).await {
+    let mut backend = match Backend::open(global, RequiredParts::Store).await {
         Ok(backend) => backend,
         Err(failure) => return vec![("store", Err(failure.message))],
     };

@@ -51,7 +51,7 @@ pub(super) async fn run(global: &Global, corpus: &Path, queries: &Path, qrels: &
     let embedder = notes::embedder(&settings.embedding, &fallback).map_err(|e| unusable(&e))?.ok_or_else(|| {
         Failure::new(ErrorCode::UsageError, "knowledge.embedding.kind is none: there are no vectors to measure")
     })?;
-    let folder = Scratch::new()?;
+    let folder = TemporaryFolder::new()?;
     let index = crate::notes::scratch_index(&settings, &resolved.home, &folder.0);
     let info = embedder.describe().await.map_err(|e| unusable(&e))?;
     let weight = vector_weight(&settings.search, &info.id);
@@ -116,9 +116,9 @@ fn judgements(path: &Path) -> Result<HashMap<String, HashMap<String, f64>>, Fail
 }
 
 /// A temporary folder that is removed when the evaluation has ended.
-struct Scratch(std::path::PathBuf);
+struct TemporaryFolder(std::path::PathBuf);
 
-impl Scratch {
+impl TemporaryFolder {
     fn new() -> Result<Self, Failure> {
         let path = std::env::temp_dir().join(format!("toolyard-eval-{}", uuid::Uuid::new_v4()));
         toolyard_knowledge::indexer::private_folder(&path)
@@ -127,7 +127,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
             tracing::warn!(folder = %self.0.display(), %error, "the folder of a measurement could not be removed");

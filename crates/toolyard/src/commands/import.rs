@@ -1,4 +1,5 @@
-//! `toolyard import mcp`: takes over the MCP servers that clients already have, each in a sandbox and pinned.
+//! `toolyard import mcp`: imports the MCP servers of other clients' settings. Each imported server runs in a sandbox
+//! and its tool definitions are pinned.
 
 use super::Outcome;
 use crate::{
@@ -20,13 +21,13 @@ use toolyard_mcp::client::{SandboxConfig, ServerConfig};
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_service::Object;
 
-/// A server of a client, and whether it was taken over.
+/// A server of a client, and whether it was imported.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ImportedServer {
     server: String,
     client: McpClient,
-    /// Whether it is taken over; in a dry run, whether it would be.
+    /// Whether the server is imported; in a dry run, whether it would be.
     imported: bool,
     /// Why it was left out, or what it may need.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,8 +110,8 @@ pub(super) async fn run(global: &Global, args: &ImportMcpArgs) -> Outcome {
     }
     let rows = servers.iter().map(|server| {
         let state = match (server.imported, args.dry_run) {
-            (true, false) => "taken over",
-            (true, true) => "would be taken over",
+            (true, false) => "imported",
+            (true, true) => "would be imported",
             (false, _) => "left out",
         };
         vec![
@@ -126,7 +127,7 @@ pub(super) async fn run(global: &Global, args: &ImportMcpArgs) -> Outcome {
     } else {
         output::data(&output::table(&rows));
         output::note(match args.dry_run {
-            true => "Nothing was changed. Without --dry-run they are taken over; the clients keep theirs.",
+            true => "Nothing was changed. Without --dry-run they are imported; the clients keep their own settings.",
             false if is_shared => {
                 "Every node of the cluster takes them in. Copy the files that they name in this home's state/mcp-secrets to \
                  the other nodes. The clients keep theirs until you remove them."

@@ -5,7 +5,7 @@ use crate::{
     backend::Backend,
     cli::{Global, KeysCommand},
     output,
-    wiring::Needs,
+    wiring::RequiredParts,
 };
 use std::process::ExitCode;
 use toolyard_service::{
@@ -14,7 +14,7 @@ use toolyard_service::{
 };
 
 pub(super) async fn run(global: &Global, command: KeysCommand) -> Outcome {
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let keys = match command {
         KeysCommand::List => backend.call::<KeysList>(&NoParams {}, None).await,
         KeysCommand::Rotate => backend.call::<KeysRotate>(&NoParams {}, None).await,

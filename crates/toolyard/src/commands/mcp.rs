@@ -8,7 +8,7 @@ use crate::{
     output::{self, Paint},
     terminal::counted,
     upstreams::{McpForget, McpLog, McpRemove, McpServers, McpStart, McpStop, McpTest, ServerParams},
-    wiring::{Needs, Yard},
+    wiring::{App, RequiredParts},
 };
 use std::process::ExitCode;
 use tokio::{
@@ -39,18 +39,18 @@ async fn serve(global: &Global) -> Outcome {
     {
         return relay(stream).await;
     }
-    let yard = Yard::open(resolved, Needs::Store)?;
-    let server = mcp::server(&yard);
-    let _meeting = yard.connect();
-    yard.watch_notes();
+    let app = App::open(resolved, RequiredParts::Store)?;
+    let server = mcp::server(&app);
+    let _meeting = app.connect();
+    app.watch_notes();
     let stop = CancellationToken::new();
-    let client = Client::owner(home::user_name()).with_approvals(yard.mcp.client_approvals());
+    let client = Client::owner(home::user_name()).with_approvals(app.mcp.client_approvals());
     let (input, output) = crate::stdio::streams();
     let served = tokio::select! {
         served = server.serve_stdio(client, input, output, stop.clone()) => served,
         ended = super::up::wait_for_signal() => ended.map(|()| Ok(()))?,
     };
-    yard.close().await;
+    app.close().await;
     served.map_err(|e| Failure::new(ErrorCode::Unavailable, format!("reading from the client failed: {e}")))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -104,7 +104,7 @@ async fn manage(global: &Global, command: McpCommand) -> Outcome {
         | McpCommand::Log { .. }
         | McpCommand::Remove { .. }
         | McpCommand::Forget { .. } => {
-            let mut backend = Backend::open(global, Needs::Store).await?;
+            let mut backend = Backend::open(global, RequiredParts::Store).await?;
             let outcome = operate(global, &mut backend, command).await;
             backend.close().await;
             outcome.map(|()| ExitCode::SUCCESS)

@@ -32,7 +32,7 @@ const BATCH_BYTES: usize = 4 << 20;
 /// What was moved.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Moved {
+struct MigrationReport {
     /// Where everything is now.
     to: String,
     runs: u64,
@@ -67,7 +67,7 @@ pub(super) async fn run(global: &Global, args: MigrateArgs) -> Outcome {
     if global.json {
         output::json(&moved);
     } else {
-        let Moved { to, runs, frames, blobs, facts, ledger_entries, context_files, .. } = &moved;
+        let MigrationReport { to, runs, frames, blobs, facts, ledger_entries, context_files, .. } = &moved;
         output::data(&format!(
             "moved {runs} runs ({frames} records), {blobs} blobs, {facts} facts, {ledger_entries} ledger entries and \
              {context_files} files of the context store to {to}"
@@ -79,7 +79,7 @@ pub(super) async fn run(global: &Global, args: MigrateArgs) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn migrate(resolved: &Resolved, to: &str) -> Result<Moved, Failure> {
+fn migrate(resolved: &Resolved, to: &str) -> Result<MigrationReport, Failure> {
     let home = &resolved.home;
     home.create().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
     if to == "sqlite" {
@@ -136,7 +136,7 @@ fn shared_parts(resolved: &Resolved, store: &Arc<PostgresStore>, keys: &ClusterK
     Ok(SharedParts { store: Arc::new(sealed), pieces: stores::pieces(&resolved.config)? })
 }
 
-impl Moved {
+impl MigrationReport {
     /// Notes what was moved of the context store.
     fn context(&mut self, transferred: Result<Transferred, ApiError>) -> Result<(), Failure> {
         let Transferred { files, there_already, bytes, .. } = transferred.map_err(|error| {
@@ -165,13 +165,13 @@ struct Copy<'a> {
     from: &'a dyn Store,
     onto: &'a dyn Store,
     blobs: BTreeSet<String>,
-    moved: Moved,
+    moved: MigrationReport,
 }
 
 impl<'a> Copy<'a> {
-    fn all(from: &'a dyn Store, onto: &'a dyn Store) -> Result<Moved, Failure> {
+    fn all(from: &'a dyn Store, onto: &'a dyn Store) -> Result<MigrationReport, Failure> {
         from.settle()?;
-        let mut copy = Self { from, onto, blobs: all_blobs(onto)?, moved: Moved::default() };
+        let mut copy = Self { from, onto, blobs: all_blobs(onto)?, moved: MigrationReport::default() };
         let mut after = RunId::from_uuid(uuid::Uuid::nil());
         loop {
             let rows = from.runs(&RunFilter { after: Some(after), limit: PAGE, ..RunFilter::default() })?;
@@ -254,7 +254,7 @@ impl<'a> Copy<'a> {
             row: end.flatten(),
             epoch: self.onto.epoch(),
             release,
-            durability: Durability::Ride,
+            durability: Durability::Deferred,
         };
         self.onto.append(batch)?;
         Ok(())
@@ -269,7 +269,7 @@ impl<'a> Copy<'a> {
         for name in missing {
             if let Some(bytes) = self.from.blob(&name)? {
                 let (frames, blobs) = (Vec::new(), vec![Blob::new(bytes)]);
-                let (epoch, durability) = (self.onto.epoch(), Durability::Ride);
+                let (epoch, durability) = (self.onto.epoch(), Durability::Deferred);
                 self.onto.append(Batch { run_id: last, frames, blobs, row: None, epoch, release: true, durability })?;
                 self.moved.blobs += 1;
             }

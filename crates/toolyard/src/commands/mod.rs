@@ -44,7 +44,7 @@ mod why;
 mod workspaces;
 
 use crate::{
-    cli::{Cli, Command, Global, Later},
+    cli::{Cli, Command, Global, LazyArgs},
     output,
 };
 use std::process::ExitCode;
@@ -64,45 +64,45 @@ pub async fn run(cli: Cli) -> ExitCode {
     }
     let outcome = match command {
         Command::Status => status::run(&global).await,
-        Command::Up(Later(args)) => up::run(&global, args).await,
-        Command::Console(Later(args)) => console::run(&global, &args).await,
-        Command::Call(Later(args)) => call::run(&global, args).await,
-        Command::Tools(Later(command)) => tools::run(&global, command).await,
-        Command::Plan(Later(command)) => plan::run(&global, command).await,
-        Command::Runs(Later(command)) => runs::run(&global, command).await,
-        Command::Logs(Later(args)) => watch::logs(&global, &args).await,
+        Command::Up(LazyArgs(args)) => up::run(&global, args).await,
+        Command::Console(LazyArgs(args)) => console::run(&global, &args).await,
+        Command::Call(LazyArgs(args)) => call::run(&global, args).await,
+        Command::Tools(LazyArgs(command)) => tools::run(&global, command).await,
+        Command::Plan(LazyArgs(command)) => plan::run(&global, command).await,
+        Command::Runs(LazyArgs(command)) => runs::run(&global, command).await,
+        Command::Logs(LazyArgs(args)) => watch::logs(&global, &args).await,
         Command::Top => watch::top(&global).await,
-        Command::Approvals(Later(command)) => approvals::run(&global, command).await,
-        Command::Grants(Later(command)) => approvals::grants(&global, command).await,
-        Command::Notify(Later(command)) => notify::run(&global, command).await,
-        Command::Backup(Later(args)) => upkeep::backup(&global, args).await,
-        Command::Restore(Later(args)) => upkeep::restore(&global, &args),
-        Command::Prune(Later(args)) => upkeep::prune(&global, args).await,
-        Command::Store(Later(command)) => upkeep::store(&global, command).await,
-        Command::Keys(Later(command)) => keys::run(&global, command).await,
-        Command::Workspaces(Later(command)) => workspaces::run(&global, command).await,
-        Command::Nodes(Later(command)) => nodes::run(&global, command).await,
-        Command::Migrate(Later(args)) => migrate::run(&global, args).await,
-        Command::Gateway(Later(command)) => gateway::run(&global, command).await,
-        Command::Bridge(Later(command)) => bridge::run(&global, command).await,
-        Command::Claude(Later(command)) => claude::run(&global, command).await,
-        Command::ClaudePlugin(Later(args)) => claude::plugin(args).await,
-        Command::Mcp(Later(args)) => mcp::run(&global, args).await,
-        Command::Plugins(Later(command)) => plugins::run(&global, command).await,
-        Command::Init(Later(args)) => init::run(&global, args).await,
-        Command::Report(Later(args)) => report::run(&global, args).await,
+        Command::Approvals(LazyArgs(command)) => approvals::run(&global, command).await,
+        Command::Grants(LazyArgs(command)) => approvals::grants(&global, command).await,
+        Command::Notify(LazyArgs(command)) => notify::run(&global, command).await,
+        Command::Backup(LazyArgs(args)) => upkeep::backup(&global, args).await,
+        Command::Restore(LazyArgs(args)) => upkeep::restore(&global, &args),
+        Command::Prune(LazyArgs(args)) => upkeep::prune(&global, args).await,
+        Command::Store(LazyArgs(command)) => upkeep::store(&global, command).await,
+        Command::Keys(LazyArgs(command)) => keys::run(&global, command).await,
+        Command::Workspaces(LazyArgs(command)) => workspaces::run(&global, command).await,
+        Command::Nodes(LazyArgs(command)) => nodes::run(&global, command).await,
+        Command::Migrate(LazyArgs(args)) => migrate::run(&global, args).await,
+        Command::Gateway(LazyArgs(command)) => gateway::run(&global, command).await,
+        Command::Bridge(LazyArgs(command)) => bridge::run(&global, command).await,
+        Command::Claude(LazyArgs(command)) => claude::run(&global, command).await,
+        Command::ClaudePlugin(LazyArgs(args)) => claude::plugin(args).await,
+        Command::Mcp(LazyArgs(args)) => mcp::run(&global, args).await,
+        Command::Plugins(LazyArgs(command)) => plugins::run(&global, command).await,
+        Command::Init(LazyArgs(args)) => init::run(&global, args).await,
+        Command::Report(LazyArgs(args)) => report::run(&global, args).await,
         Command::Version => about::version(&global),
-        Command::SelfCommand(Later(crate::cli::SelfCommand::Check)) => about::self_check(&global),
-        Command::Connect(Later(args)) => connect::run(&global, args).await,
-        Command::Import(Later(crate::cli::ImportCommand::Mcp(args))) => import::run(&global, &args).await,
-        Command::Hooks(Later(command)) => hooks::run(&global, command).await,
-        Command::Devices(Later(command)) => devices::run(&global, command).await,
-        Command::Config(Later(command)) => config::run(&global, command).await,
-        Command::Vault(Later(command)) => vault::run(&global, command).await,
-        Command::Ctx(Later(command)) => ctx::run(&global, command).await,
-        Command::Why(Later(args)) => why::run(&global, args).await,
-        Command::Eval(Later(command)) => eval::run(&global, command).await,
-        Command::Explain(Later(args)) => explain::run(&global, args),
+        Command::SelfCommand(LazyArgs(crate::cli::SelfCommand::Check)) => about::self_check(&global),
+        Command::Connect(LazyArgs(args)) => connect::run(&global, args).await,
+        Command::Import(LazyArgs(crate::cli::ImportCommand::Mcp(args))) => import::run(&global, &args).await,
+        Command::Hooks(LazyArgs(command)) => hooks::run(&global, command).await,
+        Command::Devices(LazyArgs(command)) => devices::run(&global, command).await,
+        Command::Config(LazyArgs(command)) => config::run(&global, command).await,
+        Command::Vault(LazyArgs(command)) => vault::run(&global, command).await,
+        Command::Ctx(LazyArgs(command)) => ctx::run(&global, command).await,
+        Command::Why(LazyArgs(args)) => why::run(&global, args).await,
+        Command::Eval(LazyArgs(command)) => eval::run(&global, command).await,
+        Command::Explain(LazyArgs(args)) => explain::run(&global, args),
         Command::Doctor => doctor::run(&global).await,
         Command::Completions { shell } => completions(shell),
     };
@@ -145,9 +145,9 @@ fn completions(shell: clap_complete::Shell) -> Outcome {
 
 /// Standard error without secrets, for log lines.
 #[derive(Default)]
-struct HidingStderr;
+struct RedactedStderr;
 
-impl std::io::Write for HidingStderr {
+impl std::io::Write for RedactedStderr {
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         std::io::stderr().lock().write_all(redactor().text(&text).as_bytes())?;
@@ -170,7 +170,7 @@ fn start_logging(global: &Global) {
     let filter = std::env::var("TOOLYARD_LOG").unwrap_or(log.level);
     let filter = EnvFilter::try_new(&filter).unwrap_or_else(|_| EnvFilter::new("warn"));
     let lines =
-        tracing_subscriber::fmt::layer().with_ansi(output::colours_on_stderr()).with_writer(HidingStderr::default);
+        tracing_subscriber::fmt::layer().with_ansi(output::colours_on_stderr()).with_writer(RedactedStderr::default);
     let lines = match log.format {
         LogFormat::Json => lines.json().with_filter(filter).boxed(),
         LogFormat::Text => lines.with_filter(filter).boxed(),

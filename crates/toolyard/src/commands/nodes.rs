@@ -4,7 +4,7 @@ use super::Outcome;
 use crate::{
     cli::{Global, NodesCommand},
     config, drain, output,
-    shared_config::{self, InUse},
+    shared_config::{self, NodeSettings},
     stores::{self, Opened},
 };
 use serde::Serialize;
@@ -55,7 +55,7 @@ impl From<NodeRow> for Node {
 
 impl Node {
     /// With what the node itself tells about the configuration it works with.
-    fn told(mut self, in_use: &[(String, InUse)]) -> Self {
+    fn told(mut self, in_use: &[(String, NodeSettings)]) -> Self {
         let own = in_use.iter().find(|(node, in_use)| *node == self.name && in_use.epoch == self.epoch);
         if let Some((_, in_use)) = own {
             self.config_version = Some(in_use.version);

@@ -6,14 +6,14 @@ use crate::{
     cli::{Global, NotifyCommand},
     notify::{NotifyState, NotifyTest, TestParams},
     output::{self, Paint},
-    wiring::Needs,
+    wiring::RequiredParts,
 };
 use std::process::ExitCode;
 use toolyard_notify::{ChannelStatus, NotifyStatus};
 use toolyard_service::NoParams;
 
 pub(super) async fn run(global: &Global, command: NotifyCommand) -> Outcome {
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let outcome = match command {
         NotifyCommand::Status => backend.call::<NotifyState>(&NoParams {}, None).await.map(|status| {
             if global.json {

@@ -7,7 +7,7 @@ use crate::{
     output::{self, Paint},
     progress::PlanProgress,
     terminal::counted,
-    wiring::Needs,
+    wiring::RequiredParts,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
@@ -53,7 +53,7 @@ pub(super) async fn run(global: &Global, command: PlanCommand) -> Outcome {
 
 async fn check(global: &Global, file: &str) -> Outcome {
     let plan = input::plan(file)?;
-    let mut backend = Backend::open(global, Needs::Catalog).await?;
+    let mut backend = Backend::open(global, RequiredParts::Catalog).await?;
     let report = backend.call::<PlansCheck>(&PlanParams { plan, ..PlanParams::default() }, None).await;
     backend.close().await;
     let report = report?;
@@ -80,7 +80,7 @@ async fn check(global: &Global, file: &str) -> Outcome {
 async fn dry_run(global: &Global, file: PlanFile) -> Outcome {
     let params =
         PlanParams { plan: input::plan(&file.file)?, context: input::context(&file.context)?, ..PlanParams::default() };
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let report = backend.call::<PlansDryRun>(&params, None).await;
     backend.close().await;
     let report = report?;
@@ -184,7 +184,7 @@ where
     M::Params: Approvable,
     M::Answer: DeserializeOwned,
 {
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     if params.is_detached() && !backend.is_remote() {
         return Err(Failure::new(ErrorCode::PreconditionFailed, "--detach needs a running Toolyard")
             .suggest("Start one with `toolyard up`."));
@@ -240,7 +240,7 @@ where
     M::Answer: DeserializeOwned,
 {
     let engine = match backend {
-        Backend::Here(yard) => Some(yard.service.engine().clone()),
+        Backend::Here(app) => Some(app.service.engine().clone()),
         Backend::There(_) => None,
     };
     let call = backend.call::<M>(params, progress.sink());
@@ -332,7 +332,7 @@ fn show_effects(effects: &Effects, outputs: &PlanOutputs) {
 }
 
 async fn replay(global: &Global, run: &str) -> Outcome {
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let report = backend.call::<PlansReplay>(&RunParams { run_id: input::run_id(run)? }, None).await;
     backend.close().await;
     let report = report?;
@@ -353,7 +353,7 @@ async fn undo(global: &Global, run: &str, dry_run: bool, partial: bool, approval
         let answer = with_approval::<PlansUndo>(global, params, &approval, 0).await?;
         return answer.end(global, |answer| finish_undo(global, answer));
     }
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let answer = backend.call::<PlansUndo>(&params, None).await;
     backend.close().await;
     finish_undo(global, &answer?)

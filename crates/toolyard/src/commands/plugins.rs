@@ -10,7 +10,7 @@ use crate::{
         PluginsEnable, PluginsInfo, PluginsInstall, PluginsList, PluginsRemove, PluginsUpdate, RemoveParams,
     },
     terminal::counted,
-    wiring::Needs,
+    wiring::RequiredParts,
 };
 use serde::Serialize;
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ use toolyard_protocol::Failure;
 use toolyard_service::NoParams;
 
 pub(super) async fn run(global: &Global, command: PluginsCommand) -> Outcome {
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let outcome = answer(global, &mut backend, command).await;
     backend.close().await;
     outcome

@@ -7,7 +7,7 @@ use crate::{
     backend::Backend,
     cli::{Global, ReportArgs},
     output, upkeep,
-    wiring::Needs,
+    wiring::RequiredParts,
 };
 use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
 use serde::Serialize;
@@ -93,7 +93,7 @@ pub(crate) struct ReportProblem {
 pub(super) async fn run(global: &Global, args: ReportArgs) -> Outcome {
     let now = Timestamp::now();
     let since = moment(&args.since, now)?;
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let made = make(&mut backend, since, now).await;
     backend.close().await;
     let report = made?;

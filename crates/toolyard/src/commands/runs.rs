@@ -8,7 +8,7 @@ use crate::{
     progress::PlanProgress,
     run_files,
     terminal::counted,
-    wiring::Needs,
+    wiring::RequiredParts,
 };
 use serde::Serialize;
 use std::{
@@ -32,7 +32,7 @@ fn named(run: &str) -> Result<RunParams, Failure> {
 }
 
 pub(super) async fn run(global: &Global, command: RunsCommand) -> Outcome {
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let outcome = answer(global, &mut backend, command).await;
     backend.close().await;
     outcome

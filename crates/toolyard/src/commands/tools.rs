@@ -6,7 +6,7 @@ use crate::{
     cli::{Global, SearchMode, ToolsCommand},
     output::{self, Paint},
     tool_methods::{SavingsParams, SearchParams, ToolsSavings, ToolsSearch},
-    wiring::Needs,
+    wiring::RequiredParts,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -36,7 +36,8 @@ pub(super) async fn run(global: &Global, command: ToolsCommand) -> Outcome {
         return search(global, query, *mode, *limit, *explain).await;
     }
     // What was saved is kept in the store.
-    let needs = if matches!(command, ToolsCommand::Savings { .. }) { Needs::Store } else { Needs::Catalog };
+    let needs =
+        if matches!(command, ToolsCommand::Savings { .. }) { RequiredParts::Store } else { RequiredParts::Catalog };
     let mut backend = Backend::open(global, needs).await?;
     let outcome = show(global, &mut backend, command).await;
     backend.close().await;
@@ -78,7 +79,7 @@ async fn show(global: &Global, backend: &mut Backend, command: ToolsCommand) -> 
 async fn explained(global: &Global, query: &str, limit: Option<u32>) -> Outcome {
     let limit = limit.map(|limit| limit as usize);
     let params = SearchParams { query: query.to_owned(), limit, ..SearchParams::default() };
-    let mut backend = Backend::open(global, Needs::Catalog).await?;
+    let mut backend = Backend::open(global, RequiredParts::Catalog).await?;
     let answer = backend.call::<ToolsSearch>(&params, None).await;
     backend.close().await;
     let found = answer?;
@@ -159,7 +160,7 @@ async fn search(
     });
     args.extend(word.map(|word| ("mode".to_owned(), word.into())));
     let params = ToolsCallParams { name: "tool_search".to_owned(), args, ..ToolsCallParams::default() };
-    let mut backend = Backend::open(global, Needs::Catalog).await?;
+    let mut backend = Backend::open(global, RequiredParts::Catalog).await?;
     let answer = backend.call::<ToolsCall>(&params, None).await;
     backend.close().await;
     let result = answer?.result;

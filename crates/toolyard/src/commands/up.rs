@@ -6,7 +6,7 @@ use crate::{
     config, context, drain, home, mcp,
     output::{self, Paint},
     stores,
-    wiring::{Needs, Yard},
+    wiring::{App, RequiredParts},
 };
 use serde_json::json;
 use std::{
@@ -87,35 +87,35 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let public_url = resolved.config.gateway.public_url.as_ref().map(|url| url.trim_end_matches('/').to_owned());
     let node_address = stores::node_address(&resolved)?;
     let config = resolved.config.clone();
-    let yard = Yard::open(resolved, Needs::Store)?;
-    let mut settings = config.gateway_settings(token.clone(), host, &home, yard.shared.clone());
+    let app = App::open(resolved, RequiredParts::Store)?;
+    let mut settings = config.gateway_settings(token.clone(), host, &home, app.shared.clone());
     let bridge_scheme = if acceptor.is_some() { "wss" } else { "ws" };
     settings.bridge_url.get_or_insert_with(|| format!("{bridge_scheme}://{}/bridge", reachable(address)));
     if let Some(program) = std::env::current_exe().ok().and_then(|path| path.to_str().map(str::to_owned)) {
         settings.program = program;
     }
     // The owner can answer later, with `toolyard approvals` or at the console.
-    yard.service.engine().approvals().keep_questions();
-    yard.watch_notes();
+    app.service.engine().approvals().keep_questions();
+    app.watch_notes();
     let stop = CancellationToken::new();
     let retention = tokio::spawn({
-        let (upkeep, stop) = (yard.upkeep.clone(), stop.clone());
+        let (upkeep, stop) = (app.upkeep.clone(), stop.clone());
         async move {
             if let Some(upkeep) = upkeep {
                 upkeep.keep_within(stop).await;
             }
         }
     });
-    let notifying = tokio::spawn(yard.notifications.clone().run(yard.upstreams.clone(), stop.clone()));
+    let notifying = tokio::spawn(app.notifications.clone().run(app.upstreams.clone(), stop.clone()));
     let owner = local::Owner { uid: rustix::process::getuid().as_raw(), secret, principal: home::user_name() };
-    let gateway = Gateway::new(yard.service.clone(), settings, stop.clone());
-    yard.editors.connect(gateway.hub());
-    let mcp_server = mcp::server(&yard);
+    let gateway = Gateway::new(app.service.clone(), settings, stop.clone());
+    app.editors.connect(gateway.hub());
+    let mcp_server = mcp::server(&app);
     gateway.set_bridge_tools(Arc::new(mcp::BridgedTools(mcp_server.clone())));
-    let cluster = yard.service.cluster().cloned();
-    let endpoint = mcp::McpEndpoint::new(&mcp_server, yard.mcp.http_client_approvals, cluster, stop.clone());
+    let cluster = app.service.cluster().cloned();
+    let endpoint = mcp::McpEndpoint::new(&mcp_server, app.mcp.http_client_approvals, cluster, stop.clone());
     gateway.mount(mcp::PATH, endpoint);
-    if let Some(store) = &yard.context {
+    if let Some(store) = &app.context {
         let endpoint = context::ContextEndpoint::new(store.clone());
         for path in context::PATHS {
             gateway.mount_tree(path, endpoint.clone());
@@ -125,24 +125,24 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let mcp_socket = local::bind(&home.mcp_socket())
         .await
         .map_err(|e| Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.mcp_socket().display())))?;
-    let client = Client::owner(home::user_name()).with_approvals(yard.mcp.client_approvals());
-    let stopped_early = meet_tools(&yard, &mut signals).await?;
+    let client = Client::owner(home::user_name()).with_approvals(app.mcp.client_approvals());
+    let stopped_early = meet_tools(&app, &mut signals).await?;
     // After the tools, because a run whose tool is not in the catalog cannot be resumed. Before the doors, so that a
     // caller that asks for the result of an interrupted run finds the run.
-    let recovered = if stopped_early { Recovered::default() } else { yard.service.recover().await? };
+    let recovered = if stopped_early { Recovered::default() } else { app.service.recover().await? };
     let recovering = tokio::spawn({
-        let (service, stop) = (yard.service.clone(), stop.clone());
+        let (service, stop) = (app.service.clone(), stop.clone());
         async move { service.keep_recovering(stop).await }
     });
     let following = tokio::spawn({
-        let (shared, stop) = (yard.shared.clone(), stop.clone());
+        let (shared, stop) = (app.shared.clone(), stop.clone());
         async move {
             if let Some(shared) = shared {
                 shared.follow(stop).await;
             }
         }
     });
-    let local_door = tokio::spawn(local::serve(socket, yard.service.clone(), owner.clone(), stop.clone()));
+    let local_door = tokio::spawn(local::serve(socket, app.service.clone(), owner.clone(), stop.clone()));
     let mcp_door = tokio::spawn(mcp::serve_local(mcp_socket, mcp_server, owner, client, stop.clone()));
     let scheme = if acceptor.is_some() { "https" } else { "http" };
     let network_door = match acceptor {
@@ -155,8 +155,8 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
 
     let url = format!("{scheme}://{address}");
     let reached = format!("{scheme}://{}", reachable(address));
-    yard.service.console().set_address(public_url.unwrap_or_else(|| reached.clone()));
-    if let Some(cluster) = yard.service.cluster() {
+    app.service.console().set_address(public_url.unwrap_or_else(|| reached.clone()));
+    if let Some(cluster) = app.service.cluster() {
         cluster.announce(node_address.unwrap_or_else(|| reached.clone())).await?;
     }
     let instance = home::Instance { url: reached, pid: std::process::id() };
@@ -169,21 +169,21 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         output::note(&format!("  token  {token}"));
         output::note(&format!("  vault  {}", vault.display()));
         output::note(&format!("  home   {}", home.path().display()));
-        if let Some(line) = yard.notes_line().await {
+        if let Some(line) = app.notes_line().await {
             output::note(&format!("  notes  {line}"));
         }
-        console::invite(&yard.service).await;
+        console::invite(&app.service).await;
     }
     report_recovery(global, &recovered);
 
     let mut fenced = None;
     if !stopped_early {
-        let (engine, store) = (yard.service.engine(), yard.service.engine().store().clone());
+        let (engine, store) = (app.service.engine(), app.service.engine().store().clone());
         let stopped = async {
             tokio::select! {
                 () = signals.next() => {}
                 () = drain::asked(engine) => {}
-                () = tidy_after_recovery(&yard) => tokio::select! {
+                () = tidy_after_recovery(&app) => tokio::select! {
                     () = signals.next() => {}
                     () = drain::asked(engine) => {}
                 },
@@ -194,8 +194,8 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
             owner = stores::fenced(store) => fenced = Some(owner),
         }
     }
-    if yard.service.engine().store().is_shared() && !stopped_early && fenced.is_none() {
-        drain_node(global, &yard, &gateway, &mut signals).await;
+    if app.service.engine().store().is_shared() && !stopped_early && fenced.is_none() {
+        drain_node(global, &app, &gateway, &mut signals).await;
     }
     if !global.quiet {
         output::note("stopping");
@@ -219,7 +219,7 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     if tokio::time::timeout(DOOR_CLOSES, network_door).await.is_err() {
         tracing::info!("connections that are still open are closed");
     }
-    yard.close().await;
+    app.close().await;
     if let Err(error) = home.retract() {
         tracing::warn!(%error, "the file with this Toolyard's address could not be removed");
     }
@@ -252,8 +252,8 @@ fn token(given: Option<&String>, resolved: &config::Resolved, host: IpAddr) -> R
 
 /// Waits until the tools of plugins and those that MCP servers offered before are in the catalog, so that they answer from
 /// the first moment. Answers whether somebody stopped us meanwhile.
-async fn meet_tools(yard: &Yard, signals: &mut Signals) -> Result<bool, Failure> {
-    let connecting = yard.connect();
+async fn meet_tools(app: &App, signals: &mut Signals) -> Result<bool, Failure> {
+    let connecting = app.connect();
     connecting.remembered.cancelled().await;
     tokio::select! {
         met = tokio::time::timeout(PLUGINS_MEET, connecting.plugins) => {
@@ -267,8 +267,8 @@ async fn meet_tools(yard: &Yard, signals: &mut Signals) -> Result<bool, Failure>
 }
 
 /// Lets a node of a cluster finish, until it has or a second signal arrives.
-async fn drain_node(global: &Global, yard: &Yard, gateway: &Gateway, signals: &mut Signals) {
-    let engine = yard.service.engine();
+async fn drain_node(global: &Global, app: &App, gateway: &Gateway, signals: &mut Signals) {
+    let engine = app.service.engine();
     let drain = async {
         let elsewhere = drain::announce(engine, global.quiet).await;
         gateway.hub().announce_shutdown("draining", &elsewhere);
@@ -291,11 +291,11 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 /// Removes the files that killed processes staged in the vault, after the resumed runs have ended.
-async fn tidy_after_recovery(yard: &Yard) {
-    while !yard.service.engine().active_runs().is_empty() {
+async fn tidy_after_recovery(app: &App) {
+    while !app.service.engine().active_runs().is_empty() {
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     }
-    yard.tidy().await;
+    app.tidy().await;
 }
 
 fn report_recovery(global: &Global, recovered: &Recovered) {

@@ -7,7 +7,7 @@ use crate::{
     home::Home,
     output,
     upkeep::{self, BackupParams, PruneParams, StoreBackup, StoreCheck, StorePrune, StoreStatsMethod},
-    wiring::Needs,
+    wiring::RequiredParts,
 };
 use serde::Serialize;
 use std::process::ExitCode;
@@ -26,7 +26,7 @@ pub(super) async fn backup(global: &Global, args: BackupArgs) -> Outcome {
     // A running Toolyard may have another working directory.
     let out = std::path::absolute(&args.out)
         .map_err(|e| Failure::new(ErrorCode::UsageError, format!("{}: {e}", args.out.display())))?;
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let params = BackupParams { out, without_keys: args.without_keys };
     let answer = backend.call::<StoreBackup>(&params, None).await;
     backend.close().await;
@@ -49,7 +49,7 @@ pub(super) async fn prune(global: &Global, args: PruneArgs) -> Outcome {
     if let Some(age) = &args.older_than {
         upkeep::parse_age(age)?;
     }
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let params = PruneParams { older_than: args.older_than, max_megabytes: args.max_megabytes };
     let answer = backend.call::<StorePrune>(&params, None).await;
     backend.close().await;
@@ -68,7 +68,7 @@ pub(super) async fn prune(global: &Global, args: PruneArgs) -> Outcome {
 }
 
 pub(super) async fn store(global: &Global, command: StoreCommand) -> Outcome {
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let outcome = match command {
         StoreCommand::Check => check(global, &mut backend).await,
         StoreCommand::Stats => stats(global, &mut backend).await,

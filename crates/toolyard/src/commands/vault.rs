@@ -9,7 +9,7 @@ use crate::{
     output::{self, Paint, plain},
     progress::IndexProgress,
     terminal::counted,
-    wiring::Needs,
+    wiring::RequiredParts,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -36,14 +36,14 @@ const SHOWN_ERRORS: usize = 20;
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(global: &Global, command: VaultCommand) -> Outcome {
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let is_indexing = matches!(&command, VaultCommand::Index(args) if !args.cancel);
     let done = tokio::select! {
         done = dispatch(global, &mut backend, command) => done,
         _ = tokio::signal::ctrl_c() => {
             // What was indexed so far is kept; the next job continues there.
             match &backend {
-                Backend::Here(yard) => yard.cancel_indexing(),
+                Backend::Here(app) => app.cancel_indexing(),
                 Backend::There(_) if is_indexing => {
                     output::note("the running Toolyard continues to index; `toolyard vault index --cancel` stops it");
                 }
@@ -407,8 +407,8 @@ async fn watch(global: &Global, backend: &mut Backend) -> Outcome {
                 .suggest("Set it and start Toolyard again, or watch in this process with --in-process."));
         }
         Backend::There(_) => output::note("the running Toolyard watches the vault; ctrl-c ends this view only"),
-        Backend::Here(yard) => {
-            yard.watch_notes_in_any_case();
+        Backend::Here(app) => {
+            app.watch_notes_in_any_case();
             output::note("watching the vault; ctrl-c to stop");
         }
     }

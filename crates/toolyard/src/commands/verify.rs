@@ -111,7 +111,7 @@ pub(super) async fn head(global: &Global, backend: &mut Backend, tiles: Option<P
 /// What `runs prove` wrote.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Proved {
+struct WrittenReceipt {
     run_id: RunId,
     #[serde(skip_serializing_if = "Option::is_none")]
     call_id: Option<CallId>,
@@ -129,7 +129,7 @@ pub(super) async fn prove(global: &Global, backend: &mut Backend, id: &str, out:
             .suggest("Choose another file with --out.")
     })?;
     if global.json {
-        output::json(&Proved {
+        output::json(&WrittenReceipt {
             run_id: receipt.run_id,
             call_id: receipt.call_id,
             file: out.display().to_string(),

@@ -11,7 +11,7 @@ use crate::{
     cli::{Global, LogsArgs},
     output::{self, Paint},
     terminal::{self, counted},
-    wiring::Needs,
+    wiring::RequiredParts,
 };
 use std::{collections::HashMap, process::ExitCode, sync::Arc, time::Duration};
 use tokio::{signal::unix::SignalKind, sync::Notify as Signal, task::JoinHandle};
@@ -152,7 +152,7 @@ struct Feed {
 
 impl Feed {
     async fn open(global: &Global) -> Result<Self, Failure> {
-        let mut backend = Backend::open(global, Needs::Store).await?;
+        let mut backend = Backend::open(global, RequiredParts::Store).await?;
         let news = Arc::new(Signal::new());
         let told = news.clone();
         let params = FollowParams { wait_ms: Some(Count(MAX_WAIT.as_millis() as u64)) };
@@ -186,7 +186,7 @@ impl Feed {
 
 /// Prints log lines.
 pub(super) async fn logs(global: &Global, args: &LogsArgs) -> Outcome {
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let outcome = tail(global, &mut backend, args).await;
     backend.close().await;
     outcome
@@ -215,7 +215,7 @@ async fn tail(global: &Global, backend: &mut Backend, args: &LogsArgs) -> Outcom
 
 /// Shows what the running Toolyard is doing, refreshed until interrupted.
 pub(super) async fn top(global: &Global) -> Outcome {
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let outcome = refresh(global, &mut backend).await;
     backend.close().await;
     outcome

@@ -5,7 +5,7 @@ use crate::{
     terminal::{self, Size, counted, cut, fit, length, time},
 };
 use jiff::Timestamp;
-use toolyard_service::{approvals::people::Question, local::YardState, runs::RunSummary};
+use toolyard_service::{approvals::people::Question, local::ProcessStatus, runs::RunSummary};
 
 /// From this width on, a line has room for the id of a run and its figures.
 const WIDE: usize = 120;
@@ -69,7 +69,7 @@ pub(super) fn run_line(run: &RunSummary, shape: Shape, size: Option<Size>, paint
 
 /// The lines of the overview, at most as many as the terminal has.
 pub(super) fn overview(
-    state: &YardState,
+    state: &ProcessStatus,
     questions: &[Question],
     runs: &[RunSummary],
     size: Option<Size>,

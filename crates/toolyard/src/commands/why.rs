@@ -6,7 +6,7 @@ use crate::{
     cli::{CorpusArg, Global, WhyArgs},
     output::{self, Paint},
     why::{Corpus, RecallWhy, WhyParams},
-    wiring::Needs,
+    wiring::RequiredParts,
 };
 use std::process::ExitCode;
 
@@ -16,7 +16,7 @@ pub(super) async fn run(global: &Global, args: WhyArgs) -> Outcome {
         CorpusArg::Memory => Corpus::Memory,
         CorpusArg::Tools => Corpus::Tools,
     };
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let params = WhyParams { corpus, query: args.query, expect: args.expect };
     let answer = backend.call::<RecallWhy>(&params, None).await;
     backend.close().await;

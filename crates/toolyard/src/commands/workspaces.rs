@@ -5,7 +5,7 @@ use crate::{
     backend::Backend,
     cli::{Global, WorkspacesCommand},
     output,
-    wiring::Needs,
+    wiring::RequiredParts,
 };
 use std::process::ExitCode;
 use toolyard_protocol::Failure;
@@ -18,7 +18,7 @@ use toolyard_service::{
 };
 
 pub(super) async fn run(global: &Global, command: WorkspacesCommand) -> Outcome {
-    let mut backend = Backend::open(global, Needs::Store).await?;
+    let mut backend = Backend::open(global, RequiredParts::Store).await?;
     let outcome = answer(global, &mut backend, command).await;
     backend.close().await;
     outcome.map(|()| ExitCode::SUCCESS)

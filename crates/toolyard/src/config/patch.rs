@@ -8,7 +8,7 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike};
 use toolyard_engine::redact::HIDDEN;
 use toolyard_protocol::{ErrorCode, Failure};
 
-/// Tables and keys that a running Toolyard takes over at once.
+/// Tables and keys whose changes a running Toolyard applies at once.
 const APPLIED: &[&str] = &["policy", "hooks", "notify", "context.askBeforeWriting"];
 /// Keys among them that are read at a start alone.
 const READ_AT_START: &[&str] = &["policy.sandbox.followSymlinks", "policy.agents"];
@@ -65,7 +65,7 @@ impl Change {
         Ok(Self { text: written, config, keys })
     }
 
-    /// The keys that a running Toolyard takes over at once, and those that are read at a start.
+    /// The keys whose changes a running Toolyard applies at once, and those that are read only at a start.
     pub(crate) fn split(&self) -> (Vec<String>, Vec<String>) {
         self.keys.iter().cloned().partition(|key| is_applied(key))
     }

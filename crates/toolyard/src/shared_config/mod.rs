@@ -37,10 +37,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// What each node works with, by node.
 const IN_USE: &str = "nodeConfig";
 
-/// What a node works with, as `nodes list` shows it.
+/// The settings that a node uses, as `nodes list` shows them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct InUse {
+pub(crate) struct NodeSettings {
     /// The node's present life.
     pub(crate) epoch: u64,
     /// The version.
@@ -84,8 +84,8 @@ struct State {
     problem: Option<String>,
 }
 
-/// A change that was made.
-pub(crate) struct Made {
+/// A change that was applied.
+pub(crate) struct AppliedChange {
     pub(crate) keys: Vec<String>,
     pub(crate) version: u64,
     pub(crate) hash: String,
@@ -235,7 +235,7 @@ impl SharedConfig {
         base_hash: Option<&str>,
         for_browser: bool,
         by: &str,
-    ) -> Result<Made, Failure> {
+    ) -> Result<AppliedChange, Failure> {
         let path = self.home.config();
         let _writing = server_file::writing();
         let file = server_file::text_of(&path)?;
@@ -261,22 +261,22 @@ impl SharedConfig {
             server_file::replace(&path, &own.text)?;
         }
         let keys = keys.into_iter().chain(own.keys).collect();
-        Ok(Made { keys, version: number, hash: self.hash_of(&own.text, number)? })
+        Ok(AppliedChange { keys, version: number, hash: self.hash_of(&own.text, number)? })
     }
 
     /// Makes the shared part of this node's file the next version. With `dry_run` it answers what would change. May block.
-    pub(crate) fn push(&self, by: &str, dry_run: bool) -> Result<Made, Failure> {
+    pub(crate) fn push(&self, by: &str, dry_run: bool) -> Result<AppliedChange, Failure> {
         let file = server_file::text_of(&self.home.config())?;
         self.replace(split::shared_text(&file)?, by, None, dry_run)
     }
 
     /// Makes an earlier version the next one. May block.
-    pub(crate) fn rollback(&self, to: u64, by: &str) -> Result<Made, Failure> {
+    pub(crate) fn rollback(&self, to: u64, by: &str) -> Result<AppliedChange, Failure> {
         let earlier = self.versions.get(to)?;
         self.replace(earlier.text, by, Some(to), false)
     }
 
-    fn replace(&self, text: String, by: &str, restores: Option<u64>, dry_run: bool) -> Result<Made, Failure> {
+    fn replace(&self, text: String, by: &str, restores: Option<u64>, dry_run: bool) -> Result<AppliedChange, Failure> {
         let path = self.home.config();
         let file = server_file::text_of(&path)?;
         let before = self.versions.current()?;
@@ -293,7 +293,7 @@ impl SharedConfig {
             true => number,
             false => self.add(before.as_ref(), text, keys.clone(), by, restores)?.info.version,
         };
-        Ok(Made { keys, version: number, hash: self.hash_of(&file, number)? })
+        Ok(AppliedChange { keys, version: number, hash: self.hash_of(&file, number)? })
     }
 
     /// The versions that are kept, the newest first. May block.
@@ -401,7 +401,7 @@ impl SharedConfig {
         let needs_restart = self.needs_restart();
         blocking(move || {
             let owner = store.owner();
-            let in_use = InUse { epoch: owner.epoch, version, needs_restart, problem };
+            let in_use = NodeSettings { epoch: owner.epoch, version, needs_restart, problem };
             let value = serde_json::to_vec(&in_use)
                 .map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?;
             store.put(IN_USE, &owner.node, value, None)?;
@@ -429,7 +429,7 @@ impl SharedConfig {
 }
 
 /// What the nodes work with, by node. May block.
-pub(crate) fn of_nodes(store: &dyn Store) -> Result<Vec<(String, InUse)>, Failure> {
+pub(crate) fn of_nodes(store: &dyn Store) -> Result<Vec<(String, NodeSettings)>, Failure> {
     let facts = store.list(IN_USE)?.into_iter();
     Ok(facts.filter_map(|(node, value)| Some((node, serde_json::from_slice(&value).ok()?))).collect())
 }

@@ -139,7 +139,7 @@ fn servers_of_clients_are_taken_over_within_walls_and_pinned() {
     place.config("# mine\n");
     let looked = place.run_bare(&["import", "mcp", "--dry-run", "--json"]).json();
     let read = place.run_bare(&["import", "mcp", "--dry-run"]);
-    assert!(read.stdout.contains("would be taken over") && read.stderr.contains("Nothing was changed"), "{read:?}");
+    assert!(read.stdout.contains("would be imported") && read.stderr.contains("Nothing was changed"), "{read:?}");
     assert_eq!(fs::read_to_string(place.home.join("config.toml")).unwrap(), "# mine\n");
     let done = place.run_bare(&["import", "mcp", "--json"]);
     assert_eq!(done.code, 0, "{done:?}");

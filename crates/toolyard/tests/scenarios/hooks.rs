@@ -139,7 +139,7 @@ async fn the_owners_browser_takes_back_what_the_record_holds_and_names_no_path_i
         workspace: None,
     };
     let resolved = toolyard::config::resolve(&global).unwrap();
-    let yard = toolyard::wiring::Yard::open(resolved, toolyard::wiring::Needs::Store).unwrap();
+    let app = toolyard::wiring::App::open(resolved, toolyard::wiring::RequiredParts::Store).unwrap();
     let undo = json!({"runId": run, "consent": {"approved": true}});
     for (who, code) in [
         (caller(Door::Gateway, "operator.admin", false), "HOST_PATH_DENIED"),
@@ -147,23 +147,23 @@ async fn the_owners_browser_takes_back_what_the_record_holds_and_names_no_path_i
         (caller(Door::Console, "operator.read", false), "MISSING_SCOPE"),
         (caller(Door::Console, "operator.approvals", true), "MISSING_SCOPE"),
     ] {
-        let refused = yard.service.call(who.clone(), "plans.undo", undo.clone(), None).await;
+        let refused = app.service.call(who.clone(), "plans.undo", undo.clone(), None).await;
         let told = serde_json::to_string(&refused.unwrap_err()).unwrap();
         assert!(told.contains(code), "{who:?}: {told}");
     }
     let owner = caller(Door::Console, "operator.admin", true);
     let args = json!({"path": path, "expect": {"kind": "absent"}, "restore": {"kind": "absent"}});
     let named = json!({"name": "native.restore", "args": args});
-    let answer = yard.service.call(owner.clone(), "tools.call", named, None).await.unwrap();
+    let answer = app.service.call(owner.clone(), "tools.call", named, None).await.unwrap();
     assert!(answer.get().contains("HOST_PATH_DENIED"), "a path that the browser names: {answer}");
     assert_eq!(fs::read(&path).unwrap(), b"two");
     let unknown = json!({"runId": run, "only": ["undo9"], "consent": {"approved": true}});
-    assert!(yard.service.call(owner.clone(), "plans.undo", unknown, None).await.is_err());
+    assert!(app.service.call(owner.clone(), "plans.undo", unknown, None).await.is_err());
     let only = json!({"runId": run, "only": ["undo1"], "consent": {"approved": true}});
-    let undone = yard.service.call(owner, "plans.undo", only, None).await.unwrap();
+    let undone = app.service.call(owner, "plans.undo", only, None).await.unwrap();
     assert!(undone.get().contains("\"finished\""), "{undone}");
     assert_eq!(fs::read(&path).unwrap(), b"one\r\n");
-    yard.close().await;
+    app.close().await;
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! provides the catalog. Both lanes of the specification's end-to-end check, and its table of failures.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
 
-use crate::tool_search::{Blocks, FIND_AND_CALL, PLUGIN, Yard, tool};
+use crate::tool_search::{Blocks, FIND_AND_CALL, PLUGIN, TestEngine, tool};
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use tokio::{
@@ -22,7 +22,7 @@ const EXPECTED: &str = "FAKE_PLUGIN_OK fake_plugin_tool_17 {\"marker\":\"qa\"}";
 
 /// A gateway on a free port, and a connected client.
 struct Lane {
-    yard: Yard,
+    host: TestEngine,
     service: Service,
     client: Client,
     address: std::net::SocketAddr,
@@ -37,12 +37,12 @@ impl Drop for Lane {
 
 impl Lane {
     async fn open(count: usize, policy: Value, settings: Value) -> Self {
-        Self::over(Yard::new(count, policy, settings)).await
+        Self::over(TestEngine::new(count, policy, settings)).await
     }
 
-    async fn over(yard: Yard) -> Self {
-        let service = Service::new(yard.engine.clone(), ProcessInfo::default());
-        service.show_models(yard.search.clone());
+    async fn over(host: TestEngine) -> Self {
+        let service = Service::new(host.engine.clone(), ProcessInfo::default());
+        service.show_models(host.search.clone());
         let stop = CancellationToken::new();
         let gateway = Gateway::new(service.clone(), Settings::new(TOKEN), stop.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -59,7 +59,7 @@ impl Lane {
         };
         let mut client = Client::connect(&connect).await.unwrap();
         client.call("sessions.create", json!({"key": "agent:main:main"})).await.unwrap();
-        Self { yard, service, client, address, stop }
+        Self { host, service, client, address, stop }
     }
 
     async fn invoke(&mut self, name: &str, args: Value) -> Value {
@@ -119,7 +119,7 @@ async fn both_lanes_reach_the_same_tool_and_the_compact_one_declares_less() {
 
         let mut compact = Lane::open(count, json!({}), json!(true)).await;
         let session = Some("agent:main:main".to_owned());
-        let mut heard = compact.yard.engine.bus().subscribe(Subscription { session, ..Subscription::default() });
+        let mut heard = compact.host.engine.bus().subscribe(Subscription { session, ..Subscription::default() });
         let (answer, declared) = compact.declared().await;
         assert_eq!(names(&declared), ["tool_search_code"]);
         let bytes = |tools: &[Value]| serde_json::to_string(tools).unwrap().len();
@@ -236,7 +236,7 @@ async fn a_clients_name_that_is_taken_is_refused_when_it_is_offered_in_every_mod
         lane.client.call("tools.offer", offer).await.unwrap();
         // A plugin that brings the name later breaks no list.
         let late = ToolEntry::new(tool("mine", "Of a plugin.", false), ToolSource::plugin("late")).unwrap();
-        lane.yard.engine.register(vec![late], lane.yard.fake.clone()).unwrap();
+        lane.host.engine.register(vec![late], lane.host.fake.clone()).unwrap();
         let (_, shown) = lane.declared().await;
         assert!(!shown.is_empty(), "{settings}");
     }
@@ -299,7 +299,7 @@ async fn failure_2_a_tool_that_has_gone_fails() {
     let mut lane = Lane::open(36, json!({}), json!({"mode": "tools"})).await;
     let found = lane.invoke("tool_search", json!({"query": "fake_plugin_tool_05", "limit": 1})).await;
     let id = found["output"]["details"]["tools"][0]["id"].as_str().unwrap().to_owned();
-    lane.yard.engine.unregister(&ToolSource::plugin(PLUGIN));
+    lane.host.engine.unregister(&ToolSource::plugin(PLUGIN));
     let called = lane.invoke("tool_call", json!({"id": id, "args": {"marker": "x"}})).await;
     assert_eq!((&called["ok"], &called["error"]["code"]), (&json!(false), &json!("not_found")), "{called}");
 }
@@ -308,21 +308,21 @@ async fn failure_2_a_tool_that_has_gone_fails() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failure_3_a_block_is_reported_and_not_bypassed() {
     let mut lane = Lane::open(36, json!({}), json!(true)).await;
-    lane.yard.engine.add_hook(Arc::new(Blocks));
+    lane.host.engine.add_hook(Arc::new(Blocks));
     let called = lane.invoke("tool_call", json!({"id": "fake_plugin_tool_01", "args": {"marker": "blocked"}})).await;
     assert_eq!((&called["ok"], &called["error"]["message"]), (&json!(false), &json!("not this marker")), "{called}");
     // If nobody can be asked, a call that needs approval is not made either.
     let script = "try { await openclaw.tools.call('write_report', {marker: 'x'}) } catch (e) { return e.code }";
     let asked = lane.invoke("tool_search_code", json!({"code": script})).await;
     assert_eq!(asked["output"]["details"]["value"], "CONFIRMATION_REQUIRED", "{asked}");
-    assert_eq!(lane.yard.fake.calls.load(std::sync::atomic::Ordering::SeqCst), 0);
+    assert_eq!(lane.host.fake.calls.load(std::sync::atomic::Ordering::SeqCst), 0);
 }
 
 #[toolyard_shows::shows("001-10-05")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failure_4_without_isolation_models_get_the_three_tools_and_operators_a_notice() {
     let runner = ScriptRunner::with_program("/bin/false");
-    let mut lane = Lane::over(Yard::with_runner(36, json!({}), json!(true), runner)).await;
+    let mut lane = Lane::over(TestEngine::with_runner(36, json!({}), json!(true), runner)).await;
     let (answer, declared) = lane.declared().await;
     assert_eq!(names(&declared), ["tool_search", "tool_describe", "tool_call"]);
     assert_eq!(answer["toolSearch"]["mode"], "tools");

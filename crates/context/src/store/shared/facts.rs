@@ -39,7 +39,7 @@ pub(crate) struct Lease {
     pub(crate) applied: u64,
 }
 
-/// A node in one of its lives.
+/// A node during one run of its process: its name and its epoch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Holder {
     node: String,
@@ -287,8 +287,8 @@ impl Facts {
         }
     }
 
-    /// Removes pieces from the bucket that no file uses. Whoever calls this holds the lease. Pieces that were written lately
-    /// stay until a later call: a node that was replaced may be about to name them.
+    /// Removes pieces from the bucket that no file uses. The caller must hold the lease. Pieces that were written
+    /// lately stay until a later call: a node that was replaced may be about to name them.
     pub(crate) fn sweep(&self, is_used: impl Fn(&str) -> bool) -> Result<u64> {
         let Some(pieces) = &self.pieces else { return Ok(0) };
         let (mut after, mut removed) = (String::new(), 0);

@@ -55,12 +55,12 @@ pub(crate) fn hash(bytes: &[u8]) -> String {
 
 /// What is to be sent for one changed path.
 #[derive(Default)]
-pub(crate) struct Gathered {
+pub(crate) struct CollectedChange {
     pub(crate) change: Change,
     pub(crate) chunks: BTreeMap<String, Vec<u8>>,
 }
 
-impl Gathered {
+impl CollectedChange {
     /// Reads a changed path. `known` is what the other nodes have.
     pub(crate) fn add(&mut self, folder: &Path, path: &Path, known: &BTreeMap<String, Entry>) -> Result<()> {
         if !is_shared(path) {

@@ -22,7 +22,7 @@ use crate::{
     },
 };
 use facts::{Change, Entry, Facts, Lease};
-use local::Gathered;
+use local::CollectedChange;
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -35,7 +35,7 @@ use std::{
 const WAIT: Duration = Duration::from_secs(20);
 /// How often a waiting node looks again: the first time and at most.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(40));
-/// After this time a node takes no further requests until it has let go of the lease, so that other nodes get a turn.
+/// After this time a node takes no further requests until it has released the lease, so that other nodes can take it.
 const TURN: Duration = Duration::from_millis(250);
 
 thread_local! {
@@ -83,7 +83,7 @@ impl SharedAccounts {
         }
         let shared = self.of(account);
         shared.enter(account)?;
-        let turn = Turn { shared: &shared, account };
+        let turn = RequestGuard { shared: &shared, account };
         WITHIN.with_borrow_mut(|within| within.push(account.name.clone()));
         let done = work();
         let published = shared.publish(account);
@@ -94,13 +94,13 @@ impl SharedAccounts {
     }
 }
 
-/// Ends a request's turn, even if it panics.
-struct Turn<'a> {
+/// Ends a request when dropped, also after a panic.
+struct RequestGuard<'a> {
     shared: &'a SharedAccount,
     account: &'a Arc<Account>,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for RequestGuard<'_> {
     fn drop(&mut self) {
         WITHIN.with_borrow_mut(|within| within.retain(|name| *name != self.account.name));
         self.shared.leave();
@@ -110,7 +110,7 @@ impl Drop for Turn<'_> {
 enum Phase {
     /// This node does not hold the lease.
     Away,
-    /// One thread is taking the lease or letting go of it.
+    /// One thread is acquiring or releasing the lease.
     Changing,
     /// This node holds it since then.
     Held(Instant),
@@ -124,7 +124,7 @@ struct Gate {
 
 /// What this node knows of the shared account.
 #[derive(Default)]
-struct Known {
+struct KnownState {
     /// The lease as this node wrote it, and its bytes.
     lease: Lease,
     raw: Option<Vec<u8>>,
@@ -135,7 +135,7 @@ struct Known {
     uses: HashMap<String, usize>,
 }
 
-impl Known {
+impl KnownState {
     /// Takes a change in. Answers the pieces that no file uses any more.
     fn take_in(&mut self, change: &Change) -> Vec<String> {
         let mut gone = Vec::new();
@@ -173,7 +173,7 @@ struct SharedAccount {
     touched: Arc<Touched>,
     gate: Mutex<Gate>,
     turned: Condvar,
-    known: Mutex<Known>,
+    known: Mutex<KnownState>,
 }
 
 impl SharedAccount {
@@ -214,7 +214,7 @@ impl SharedAccount {
         taken
     }
 
-    /// Ends a request; the last one lets go of the lease.
+    /// Ends a request; the last request releases the lease.
     fn leave(&self) {
         let mut gate = lock(&self.gate);
         gate.requests = gate.requests.saturating_sub(1);
@@ -266,7 +266,7 @@ impl SharedAccount {
     }
 
     /// Brings this node's files to the last committed change.
-    fn catch_up(&self, account: &Account, known: &mut Known) -> Result<()> {
+    fn catch_up(&self, account: &Account, known: &mut KnownState) -> Result<()> {
         let head = known.lease.head;
         // A node may have died after it committed a change and before it had written the entries.
         self.facts.apply_left(&mut known.lease)?;
@@ -290,7 +290,7 @@ impl SharedAccount {
         Ok(())
     }
 
-    fn read_everything(&self, account: &Account, known: &mut Known) -> Result<()> {
+    fn read_everything(&self, account: &Account, known: &mut KnownState) -> Result<()> {
         local::clear(&account.folder)?;
         account.make_own_folders()?;
         known.entries.clear();
@@ -324,8 +324,8 @@ impl SharedAccount {
         published
     }
 
-    fn send(&self, account: &Account, known: &mut Known, paths: BTreeSet<PathBuf>) -> Result<()> {
-        let mut gathered = Gathered::default();
+    fn send(&self, account: &Account, known: &mut KnownState, paths: BTreeSet<PathBuf>) -> Result<()> {
+        let mut gathered = CollectedChange::default();
         for path in paths {
             gathered.add(&account.folder, &path, &known.entries)?;
         }

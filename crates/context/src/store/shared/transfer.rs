@@ -1,10 +1,10 @@
-//! Moves the files of a single machine into the store that nodes share, and back. Nobody works on either meanwhile. What is
-//! there already is not copied again, so that an interrupted move goes on where it was; at the end every piece is read back
-//! and compared with its hash.
+//! Moves the files of a single machine into the store that nodes share, and back. Both must be idle meanwhile. Pieces
+//! that the target has already are not copied again, so that an interrupted move continues where it stopped; at the end
+//! every piece is read back and compared with its hash.
 
 use super::{
     facts::{Entry, Facts, Lease, SharedParts},
-    local::{self, CHUNK_BYTES, Gathered, OWN_FOLDERS, hash},
+    local::{self, CHUNK_BYTES, CollectedChange, OWN_FOLDERS, hash},
 };
 use crate::{
     config::ContextConfig,
@@ -58,7 +58,7 @@ fn put_account(folder: &Path, name: &str, parts: &SharedParts, moved: &mut Trans
     let mut wanted: BTreeMap<String, Entry> = BTreeMap::new();
     for path in paths(folder)? {
         // One file at a time: the pieces of all files may not fit into memory.
-        let mut gathered = Gathered::default();
+        let mut gathered = CollectedChange::default();
         gathered.add_alone(folder, &path, &known)?;
         let Some((name, Some(entry))) = gathered.change.files.into_iter().next() else { continue };
         moved.files += u64::from(!entry.is_folder);

@@ -120,21 +120,21 @@ const TOOLS: [Tool; 15] = [
         "Tool Result List (OpenViking)",
         "tool_result",
         false,
-        "Lists large tool results of this session that were kept apart from the conversation.",
+        "Lists large tool results of this session that were stored outside the conversation.",
     ),
     tool(
         "openviking_tool_result_search",
         "Tool Result Search (OpenViking)",
         "tool_result",
         false,
-        "Finds exact text in a tool result that was kept apart.",
+        "Finds exact text in a tool result that was stored outside the conversation.",
     ),
     tool(
         "openviking_tool_result_read",
         "Tool Result Read (OpenViking)",
         "tool_result",
         false,
-        "Reads a part of a tool result that was kept apart, by character offset.",
+        "Reads a part of a tool result that was stored outside the conversation, by character offset.",
     ),
 ];
 

@@ -80,7 +80,7 @@ impl Executor {
                 debug_message: None,
             },
         }));
-        let position = self.scope.recorder.flush(Durability::Ride).unwrap_or_default();
+        let position = self.scope.recorder.flush(Durability::Deferred).unwrap_or_default();
         let mut result = ToolResult::or_internal_error(parts);
         let limit = self.scope.limits().max_output_bytes;
         let whole = pipeline::hand_over_by_reference(&mut result, data_blob.as_deref(), limit);

@@ -8,7 +8,7 @@ use toolyard_engine::authority::holds;
 use toolyard_protocol::WorkspaceId;
 use toolyard_service::{
     EVENTS, RpcError,
-    hub::{Admitted, MAX_BUFFERED_BYTES, Present, Versions},
+    hub::{Admitted, MAX_BUFFERED_BYTES, PresenceEntry, Versions},
     sessions::main_key,
 };
 
@@ -44,7 +44,7 @@ struct Features {
 #[serde(rename_all = "camelCase")]
 struct Snapshot<'a> {
     suspension: Suspension,
-    presence: Vec<Present>,
+    presence: Vec<PresenceEntry>,
     health: Box<RawValue>,
     state_version: Versions,
     uptime_ms: u64,

@@ -17,7 +17,7 @@ use std::{
 use trace::Executed;
 
 /// A home with files that a package could steal or destroy, and a registry.
-struct Yard {
+struct TestHome {
     place: Place,
     /// Files of the user. Nothing may change here.
     outside: PathBuf,
@@ -35,7 +35,7 @@ struct Outcome {
     folder: PathBuf,
 }
 
-impl Yard {
+impl TestHome {
     fn new() -> Self {
         let place = Place::new();
         let outside = place.vault.parent().unwrap().join("outside");
@@ -46,9 +46,9 @@ impl Yard {
         let witness = outside.join("witness");
         let registry = Registry::start();
         place.config(&format!("[plugins]\nnpmRegistry = \"{}\"\n", registry.url));
-        let yard = Self { place, outside, witness, registry };
-        yard.configure_the_user();
-        yard
+        let test_home = Self { place, outside, witness, registry };
+        test_home.configure_the_user();
+        test_home
     }
 
     /// Configuration of the user that a package could make use of: git and npm would run the payload for any package.
@@ -222,28 +222,29 @@ fn need(program: &str) {
 }
 
 /// Everything a package can put beside its files to have npm run code.
-fn npm_traps(yard: &Yard) -> Vec<(String, String)> {
-    let payload = yard.payload().display().to_string();
+fn npm_traps(test_home: &TestHome) -> Vec<(String, String)> {
+    let payload = test_home.payload().display().to_string();
     let npmrc = format!(
         "git=./payload\nscript-shell={payload}\nshell={payload}\nnode-options=--require ./payload.js\nprefix={out}\ncafile={out}/keys/SKILL.md\nignore-scripts=false\nallow-git=all\nregistry=http://127.0.0.1:1/\n",
-        out = yard.outside.display()
+        out = test_home.outside.display()
     );
-    let code = format!("require('fs').writeFileSync({:?}, 'x')", yard.witness.display().to_string());
-    let gyp = format!("{{'targets': [{{'target_name': 'x', 'sources': ['<!(touch {})']}}]}}", yard.witness.display());
+    let code = format!("require('fs').writeFileSync({:?}, 'x')", test_home.witness.display().to_string());
+    let gyp =
+        format!("{{'targets': [{{'target_name': 'x', 'sources': ['<!(touch {})']}}]}}", test_home.witness.display());
     [
         (".npmrc", npmrc),
-        ("payload", yard.payload_text()),
+        ("payload", test_home.payload_text()),
         ("payload.js", code),
         ("binding.gyp", gyp),
-        ("node-gyp", yard.payload_text()),
+        ("node-gyp", test_home.payload_text()),
     ]
     .map(|(name, text)| (name.to_owned(), text))
     .into()
 }
 
 /// Scripts that npm knows, all of them the payload.
-fn scripts(yard: &Yard) -> Value {
-    let payload = yard.payload().display().to_string();
+fn scripts(test_home: &TestHome) -> Value {
+    let payload = test_home.payload().display().to_string();
     let names =
         ["preinstall", "install", "postinstall", "prepare", "prepack", "postpack", "prepublish", "dependencies"];
     let all: serde_json::Map<String, Value> = names.iter().map(|name| ((*name).to_owned(), json!(payload))).collect();

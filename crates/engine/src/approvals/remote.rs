@@ -1,13 +1,16 @@
 //! Approvals over the nodes of a cluster.
 //!
-//! A question and its answer are facts, so that any node can answer: the compare-and-set of the answer decides who was
-//! first. Two small spaces of facts tell the other nodes what concerns them. [`OPEN`] names the questions that wait: a
-//! node that finds one removed reads the answer, and wakes the caller that waits here. [`REACH`] says which nodes have
-//! somebody connected who could answer. Both are read once a second, and after hints of the store while a caller waits.
+//! A question and its answer are facts in the store, so that any node can store the answer; a compare-and-set decides
+//! which answer was first. Nodes exchange two further kinds of facts. [`OPEN`] lists the questions that wait: when a
+//! question disappears from the list, the node of the waiting caller reads the answer and wakes the caller. [`REACH`]
+//! says which nodes have a connected approver. Both are read once a second, and after hints of the store while a caller
+//! waits.
 //!
-//! Nothing of this happens over a store that only this machine uses.
+//! A store that only one machine uses has none of these facts.
 
-use super::{Approval, ApprovalDecision, ApprovalEvent, Approvals, SPACE, Settled, Settler, presence::Reached};
+use super::{
+    Approval, ApprovalDecision, ApprovalEvent, ApprovalOutcome, Approvals, SPACE, Settler, presence::Reachable,
+};
 use crate::store::{Hints, Owner, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -30,18 +33,18 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A question of another node is closed this long after its end, if that node did not close it.
 const CLOSED_FOR_OTHERS_AFTER: Duration = Duration::from_secs(5);
 
-/// What a node keeps about the questions of the others.
+/// The questions of other nodes, as this node knows them.
 #[derive(Default)]
-pub(super) struct Elsewhere {
-    questions: Mutex<HashMap<String, Asked>>,
+pub(super) struct RemoteQuestions {
+    questions: Mutex<HashMap<String, RemoteQuestion>>,
     /// Questions of this node whose callers went away, to be taken off the list of open ones.
     withdrawn: Mutex<Vec<String>>,
-    reached: Mutex<BTreeMap<WorkspaceId, Reached>>,
+    reached: Mutex<BTreeMap<WorkspaceId, Reachable>>,
     changed: Notify,
 }
 
 /// A question of another node.
-struct Asked {
+struct RemoteQuestion {
     approval: Arc<Approval>,
     by: Owner,
 }
@@ -55,31 +58,31 @@ struct OpenQuestion {
 
 /// The value of a fact in [`REACH`].
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Reach {
+struct NodeReachability {
     node: String,
     epoch: u64,
     /// Who can be reached in the default workspace.
     #[serde(flatten)]
-    default: Reached,
+    default: Reachable,
     /// Who can be reached in the other workspaces.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    workspaces: BTreeMap<WorkspaceId, Reached>,
+    workspaces: BTreeMap<WorkspaceId, Reachable>,
 }
 
-/// What one look at the store found.
-struct Look {
+/// The result of reading the store once.
+struct StoreScan {
     open: HashMap<String, Owner>,
     /// Questions that were not known here.
-    new: Vec<Asked>,
+    new: Vec<RemoteQuestion>,
     /// Questions known here that do not wait any more.
     over: Vec<(String, Option<Approval>)>,
     /// Questions whose end has passed long ago.
     expired: Vec<String>,
-    reached: BTreeMap<WorkspaceId, Reached>,
+    reached: BTreeMap<WorkspaceId, Reachable>,
 }
 
-impl Elsewhere {
-    fn questions(&self) -> MutexGuard<'_, HashMap<String, Asked>> {
+impl RemoteQuestions {
+    fn questions(&self) -> MutexGuard<'_, HashMap<String, RemoteQuestion>> {
         self.questions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -95,7 +98,7 @@ impl Elsewhere {
     }
 
     /// Whom other nodes reach in a workspace, as of the last look.
-    pub(super) fn reached(&self, workspace: &WorkspaceId) -> Reached {
+    pub(super) fn reached(&self, workspace: &WorkspaceId) -> Reachable {
         let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
         reached.get(workspace).copied().unwrap_or_default()
     }
@@ -135,11 +138,11 @@ pub(super) fn is_listed(store: &dyn Store, id: &str) -> Result<bool, StoreError>
 }
 
 /// Whom other nodes that are alive can reach, by workspace.
-fn reached(store: &dyn Store) -> Result<BTreeMap<WorkspaceId, Reached>, StoreError> {
+fn reached(store: &dyn Store) -> Result<BTreeMap<WorkspaceId, Reachable>, StoreError> {
     let mine = store.owner();
-    let mut found: BTreeMap<WorkspaceId, Reached> = BTreeMap::new();
+    let mut found: BTreeMap<WorkspaceId, Reachable> = BTreeMap::new();
     for (key, value) in store.list(REACH)? {
-        let Ok(reach) = serde_json::from_slice::<Reach>(&value) else { continue };
+        let Ok(reach) = serde_json::from_slice::<NodeReachability>(&value) else { continue };
         let owner = Owner { node: reach.node, epoch: reach.epoch };
         if owner == mine {
             continue;
@@ -153,7 +156,7 @@ fn reached(store: &dyn Store) -> Result<BTreeMap<WorkspaceId, Reached>, StoreErr
                     *known = known.or(reached);
                 }
             }
-            // Whoever sees it first removes what a dead node left behind.
+            // The first node that sees a question of a dead node removes it.
             false => drop(store.remove(REACH, &key)?),
         }
     }
@@ -163,7 +166,7 @@ fn reached(store: &dyn Store) -> Result<BTreeMap<WorkspaceId, Reached>, StoreErr
 impl Approvals {
     /// Whether somebody connected to another node can answer, asked of the store itself. May block.
     pub(super) fn is_reached_elsewhere(&self, workspace: &WorkspaceId) -> Result<bool, StoreError> {
-        match &self.elsewhere {
+        match &self.remote {
             Some(_) => Ok(reached(&*self.store)?.get(workspace).is_some_and(|reached| reached.approvers)),
             None => Ok(false),
         }
@@ -177,17 +180,17 @@ impl Approvals {
     /// Keeps what this node knows of the others' questions current, until stopped. Returns at once over a store that
     /// no other node uses.
     pub(crate) async fn follow_others(self: Arc<Self>, stop: CancellationToken) {
-        let Some(elsewhere) = &self.elsewhere else { return };
+        let Some(remote) = &self.remote else { return };
         let mut told = None;
         loop {
             // Hints cost the other nodes something, and are wanted while a caller waits here.
             let mut hints = self.waits().then(|| self.store.watch());
-            if let Err(failure) = self.look(elsewhere, &mut told).await {
+            if let Err(failure) = self.look(remote, &mut told).await {
                 tracing::warn!(error = %failure.message, "the questions of other nodes cannot be read");
             }
             tokio::select! {
                 () = hinted(&mut hints) => {}
-                () = elsewhere.changed.notified() => {}
+                () = remote.changed.notified() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
                 () = stop.cancelled() => break,
             }
@@ -202,15 +205,15 @@ impl Approvals {
         }
     }
 
-    async fn look(&self, elsewhere: &Elsewhere, told: &mut Option<Reach>) -> Result<(), Failure> {
-        let withdrawn = std::mem::take(&mut *elsewhere.withdrawn.lock().unwrap_or_else(PoisonError::into_inner));
+    async fn look(&self, remote: &RemoteQuestions, told: &mut Option<NodeReachability>) -> Result<(), Failure> {
+        let withdrawn = std::mem::take(&mut *remote.withdrawn.lock().unwrap_or_else(PoisonError::into_inner));
         let here: HashSet<String> = self.lock().keys().cloned().collect();
-        let known: HashSet<String> = elsewhere.questions().keys().cloned().collect();
+        let known: HashSet<String> = remote.questions().keys().cloned().collect();
         let reach = self.reach();
-        let is_somebody = reach.default != Reached::default() || !reach.workspaces.is_empty();
+        let is_somebody = reach.default != Reachable::default() || !reach.workspaces.is_empty();
         let is_news = told.as_ref() != Some(&reach) && (told.is_some() || is_somebody);
         let (store, clock, mine) = (self.store.clone(), self.clock.clone(), reach.clone());
-        let look = move || -> Result<Look, StoreError> {
+        let look = move || -> Result<StoreScan, StoreError> {
             for id in &withdrawn {
                 unlist(&*store, id)?;
             }
@@ -225,8 +228,8 @@ impl Approvals {
         if is_news {
             *told = Some(reach);
         }
-        elsewhere.reached.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&look.reached);
-        self.take_in(elsewhere, look).await
+        remote.reached.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&look.reached);
+        self.take_in(remote, look).await
     }
 
     /// Whether a caller of this node waits for an answer.
@@ -234,38 +237,38 @@ impl Approvals {
         !self.lock().is_empty()
     }
 
-    fn reach(&self) -> Reach {
+    fn reach(&self) -> NodeReachability {
         let Owner { node, epoch } = self.store.owner();
         let mut workspaces = self.presence.reached();
         let default = workspaces.remove(&WorkspaceId::default()).unwrap_or_default();
-        Reach { node, epoch, default, workspaces }
+        NodeReachability { node, epoch, default, workspaces }
     }
 
-    async fn take_in(&self, elsewhere: &Elsewhere, look: Look) -> Result<(), Failure> {
+    async fn take_in(&self, remote: &RemoteQuestions, look: StoreScan) -> Result<(), Failure> {
         for asked in look.new {
             let approval = asked.approval.clone();
             let id = approval.request.id.clone();
             // A caller of this node may have joined the question meanwhile.
-            if !self.lock().contains_key(&id) && elsewhere.questions().insert(id, asked).is_none() {
+            if !self.lock().contains_key(&id) && remote.questions().insert(id, asked).is_none() {
                 self.announce(ApprovalEvent::Requested(approval));
             }
         }
         for (id, answered) in look.over {
-            let was_elsewhere = elsewhere.questions().remove(&id).is_some();
+            let was_elsewhere = remote.questions().remove(&id).is_some();
             let Some(answered) = answered else { continue };
             let waiters = self.lock().remove(&id).map(|pending| pending.waiters);
             let was_here = waiters.is_some();
             let approval = Arc::new(answered);
             for waiter in waiters.unwrap_or_default() {
                 // A call that was stopped meanwhile does not wait any more.
-                drop(waiter.send(Settled { approval: approval.clone(), denial: None }));
+                drop(waiter.send(ApprovalOutcome { approval: approval.clone(), denial: None }));
             }
             if was_elsewhere || was_here {
                 self.announce(ApprovalEvent::Resolved(approval));
             }
         }
         for (id, by) in look.open {
-            if let Some(asked) = elsewhere.questions().get_mut(&id) {
+            if let Some(asked) = remote.questions().get_mut(&id) {
                 asked.by = by;
             }
         }
@@ -277,8 +280,8 @@ impl Approvals {
 
     /// Whether the caller of another node's question can be waiting for it.
     pub(super) fn is_awaited_elsewhere(&self, id: &str) -> bool {
-        let Some(elsewhere) = &self.elsewhere else { return false };
-        let by = elsewhere.questions().get(id).map(|asked| asked.by.clone());
+        let Some(remote) = &self.remote else { return false };
+        let by = remote.questions().get(id).map(|asked| asked.by.clone());
         by.is_some_and(|by| self.store.is_alive(&by).unwrap_or(false))
     }
 }
@@ -288,7 +291,7 @@ fn read(
     now: jiff::Timestamp,
     here: &HashSet<String>,
     known: &HashSet<String>,
-) -> Result<Look, StoreError> {
+) -> Result<StoreScan, StoreError> {
     let question = |id: &str| -> Result<Option<Approval>, StoreError> {
         Ok(store.get(SPACE, id)?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     };
@@ -302,7 +305,7 @@ fn read(
                     let long_over = approval.request.expires_at.checked_add(CLOSED_FOR_OTHERS_AFTER);
                     match long_over.is_ok_and(|end| end < now) {
                         true => expired.push(id.clone()),
-                        false => new.push(Asked { approval: Arc::new(approval), by: by.clone() }),
+                        false => new.push(RemoteQuestion { approval: Arc::new(approval), by: by.clone() }),
                     }
                 }
                 // Its node stopped between the answer and the list.
@@ -319,5 +322,5 @@ fn read(
             _ => over.push((id.clone(), None)),
         }
     }
-    Ok(Look { open, new, over, expired, reached: reached(store)? })
+    Ok(StoreScan { open, new, over, expired, reached: reached(store)? })
 }

@@ -1,24 +1,24 @@
-//! Which HTTP methods a route takes.
+//! [`HttpMethods`]: the HTTP methods that a route accepts.
 
 use axum::http::Method;
 
-/// The methods of a route.
+/// The HTTP methods that a route accepts.
 #[derive(Clone, Copy)]
-pub(crate) enum Verbs {
+pub(crate) enum HttpMethods {
     /// `GET` and `HEAD`.
-    Look,
+    Read,
     Get,
     Post,
-    /// A page and its form: `GET`, `HEAD` and `POST`.
+    /// `GET` and `HEAD` for a page, and `POST` for its form.
     Form,
     /// The route checks the method itself.
     Any,
 }
 
-impl Verbs {
-    pub(crate) fn takes(self, method: &Method) -> bool {
+impl HttpMethods {
+    pub(crate) fn accept(self, method: &Method) -> bool {
         match self {
-            Self::Look => matches!(*method, Method::GET | Method::HEAD),
+            Self::Read => matches!(*method, Method::GET | Method::HEAD),
             Self::Get => method == Method::GET,
             Self::Post => method == Method::POST,
             Self::Form => matches!(*method, Method::GET | Method::HEAD | Method::POST),
@@ -29,7 +29,7 @@ impl Verbs {
     /// The value of `Allow`.
     pub(crate) fn names(self) -> &'static str {
         match self {
-            Self::Look => "GET, HEAD",
+            Self::Read => "GET, HEAD",
             Self::Get | Self::Any => "GET",
             Self::Post => "POST",
             Self::Form => "GET, HEAD, POST",

@@ -8,7 +8,7 @@ use toolyard_protocol::{CallId, ErrorCode, Failure, RunId, WorkspaceId};
 
 /// The cancellation tokens of all runs and calls in flight.
 #[derive(Default)]
-pub(super) struct UnderWay {
+pub(super) struct InFlight {
     runs: Mutex<HashMap<RunId, Active>>,
     calls: Mutex<HashMap<CallId, Active>>,
 }
@@ -19,7 +19,7 @@ struct Active {
     workspace: WorkspaceId,
 }
 
-impl UnderWay {
+impl InFlight {
     /// Whether no run is in flight.
     pub(super) fn is_idle(&self) -> bool {
         lock(&self.runs).is_empty()
@@ -49,32 +49,32 @@ impl<K: Hash + Eq, V> Drop for Registered<'_, K, V> {
 impl Engine {
     /// Cancels a run. `false` if it is not in flight in this process.
     pub fn cancel_run(&self, run_id: RunId) -> bool {
-        cancel(&self.inner.under_way.runs, run_id, |_| true)
+        cancel(&self.inner.in_flight.runs, run_id, |_| true)
     }
 
     /// Cancels a run of a caller's workspace. `false` if no such run is in flight in this process.
     pub fn cancel_run_for(&self, caller: &Caller, run_id: RunId) -> bool {
-        cancel(&self.inner.under_way.runs, run_id, |workspace| authority::sees(caller, workspace))
+        cancel(&self.inner.in_flight.runs, run_id, |workspace| authority::sees(caller, workspace))
     }
 
     /// Cancels one call of a caller's workspace. `false` if no such call is in flight in this process.
     pub fn cancel_call_for(&self, caller: &Caller, call_id: CallId) -> bool {
-        cancel(&self.inner.under_way.calls, call_id, |workspace| authority::sees(caller, workspace))
+        cancel(&self.inner.in_flight.calls, call_id, |workspace| authority::sees(caller, workspace))
     }
 
     /// The number of runs of a workspace in flight in this process.
     pub fn count_active(&self, workspace: &WorkspaceId) -> usize {
-        lock(&self.inner.under_way.runs).values().filter(|run| run.workspace == *workspace).count()
+        lock(&self.inner.in_flight.runs).values().filter(|run| run.workspace == *workspace).count()
     }
 
     /// The runs in flight in this process.
     pub fn active_runs(&self) -> Vec<RunId> {
-        lock(&self.inner.under_way.runs).keys().copied().collect()
+        lock(&self.inner.in_flight.runs).keys().copied().collect()
     }
 
     /// The workspace of a run; `None` if there is no such run. May block.
     pub fn workspace_of(&self, run_id: RunId) -> Result<Option<WorkspaceId>, Failure> {
-        if let Some(run) = lock(&self.inner.under_way.runs).get(&run_id) {
+        if let Some(run) = lock(&self.inner.in_flight.runs).get(&run_id) {
             return Ok(Some(run.workspace.clone()));
         }
         let store = &self.inner.store;
@@ -99,15 +99,15 @@ impl Engine {
 
     pub(crate) fn register_call(&self, scope: &RunScope, call_id: CallId, cancel: CancellationToken) -> impl Drop {
         let call = Active { cancel, workspace: scope.caller.workspace.clone() };
-        lock(&self.inner.under_way.calls).insert(call_id, call);
-        Registered { map: &self.inner.under_way.calls, key: call_id }
+        lock(&self.inner.in_flight.calls).insert(call_id, call);
+        Registered { map: &self.inner.in_flight.calls, key: call_id }
     }
     pub(crate) fn register_run(&self, scope: &RunScope) -> impl Drop {
         let run_id = scope.run_id;
         self.note_own_run(run_id);
         let run = Active { cancel: scope.cancel.clone(), workspace: scope.caller.workspace.clone() };
-        lock(&self.inner.under_way.runs).insert(run_id, run);
-        Registered { map: &self.inner.under_way.runs, key: run_id }
+        lock(&self.inner.in_flight.runs).insert(run_id, run);
+        Registered { map: &self.inner.in_flight.runs, key: run_id }
     }
 }
 

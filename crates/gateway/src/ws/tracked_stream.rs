@@ -6,25 +6,25 @@ use std::{
     task::{Context, Poll},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use toolyard_service::hub::LastHeard;
+use toolyard_service::hub::LastActivity;
 
-/// A connection that notes when it was last heard.
-pub(crate) struct Heard<S> {
+/// A stream that records when its peer last sent a byte.
+pub(crate) struct TrackedStream<S> {
     inner: S,
-    last: LastHeard,
+    last: LastActivity,
 }
 
-impl<S> Heard<S> {
+impl<S> TrackedStream<S> {
     pub(crate) fn new(inner: S) -> Self {
-        Self { inner, last: LastHeard::default() }
+        Self { inner, last: LastActivity::default() }
     }
 
-    pub(crate) fn last(&self) -> LastHeard {
+    pub(crate) fn last(&self) -> LastActivity {
         self.last.clone()
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.inner).poll_read(cx, buf);
@@ -35,7 +35,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Heard<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.inner).poll_write(cx, buf)
     }

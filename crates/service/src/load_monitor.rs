@@ -16,7 +16,7 @@ const DEGRADED_MS: f64 = 250.0;
 
 /// Measures the delay of the async runtime and the CPU usage.
 #[derive(Default)]
-pub struct Pulse {
+pub struct LoadMonitor {
     beats: Mutex<Samples>,
 }
 
@@ -29,7 +29,7 @@ struct Samples {
     cpu_ratio: f64,
 }
 
-impl Pulse {
+impl LoadMonitor {
     /// Records how long a sleep of one [`BEAT`] really took.
     pub(crate) fn beat(&self, took: Duration) {
         let delay = took.saturating_sub(BEAT).as_secs_f64() * 1000.0;

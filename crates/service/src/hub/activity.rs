@@ -1,4 +1,4 @@
-//! [`LastHeard`]: when a peer was last heard.
+//! [`LastActivity`]: the time at which a peer last sent a byte.
 
 use std::{
     sync::{
@@ -12,16 +12,16 @@ static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// When a peer was last heard. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct LastHeard(Arc<AtomicU64>);
+pub struct LastActivity(Arc<AtomicU64>);
 
-impl Default for LastHeard {
+impl Default for LastActivity {
     /// A peer that was heard just now.
     fn default() -> Self {
         Self(Arc::new(AtomicU64::new(Self::now())))
     }
 }
 
-impl LastHeard {
+impl LastActivity {
     fn now() -> u64 {
         BEGINNING.elapsed().as_millis() as u64
     }

@@ -1,4 +1,4 @@
-//! [`Later`]: arguments that are defined when their command is used.
+//! [`LazyArgs`]: arguments that are defined when their command is used.
 //!
 //! There are more than a hundred commands, and defining all of their arguments takes longer than anything else that a
 //! short command does. Only the names of the commands are needed to find out which one was typed.
@@ -8,9 +8,9 @@ use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand, builder::Reset
 /// Arguments or subcommands whose definitions are made when the command line names the command they belong to, or when
 /// help, completions or the reference go through all commands.
 #[derive(Debug)]
-pub struct Later<T>(pub T);
+pub struct LazyArgs<T>(pub T);
 
-impl<T: FromArgMatches> FromArgMatches for Later<T> {
+impl<T: FromArgMatches> FromArgMatches for LazyArgs<T> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         T::from_arg_matches(matches).map(Self)
     }
@@ -28,7 +28,7 @@ impl<T: FromArgMatches> FromArgMatches for Later<T> {
     }
 }
 
-impl<T: Args> Args for Later<T> {
+impl<T: Args> Args for LazyArgs<T> {
     fn augment_args(command: Command) -> Command {
         command.defer(|command| keeping_about(command, T::augment_args))
     }
@@ -38,7 +38,7 @@ impl<T: Args> Args for Later<T> {
     }
 }
 
-impl<T: Subcommand> Subcommand for Later<T> {
+impl<T: Subcommand> Subcommand for LazyArgs<T> {
     fn augment_subcommands(command: Command) -> Command {
         command.defer(|command| keeping_about(command, T::augment_subcommands))
     }
@@ -63,7 +63,7 @@ fn keeping_about(command: Command, define: fn(Command) -> Command) -> Command {
 
 #[cfg(test)]
 mod tests {
-    use crate::cli::{Cli, Command, Later, PlanCommand};
+    use crate::cli::{Cli, Command, LazyArgs, PlanCommand};
     use clap::{CommandFactory, Parser};
 
     #[test]
@@ -79,6 +79,6 @@ mod tests {
         assert!(plan.get_about().unwrap().to_string().starts_with("Check, predict, run"), "{:?}", plan.get_about());
         assert!(plan.get_subcommands().any(|command| command.get_name() == "dry-run"));
         let read = Cli::try_parse_from(["toolyard", "plan", "dry-run", "file.json", "--json"]).unwrap();
-        assert!(matches!(read.command, Some(Command::Plan(Later(PlanCommand::DryRun(_))))) && read.global.json);
+        assert!(matches!(read.command, Some(Command::Plan(LazyArgs(PlanCommand::DryRun(_))))) && read.global.json);
     }
 }

@@ -5,9 +5,9 @@
 //! once a second. Facts of a node that is not alive do not count. Nothing of this is done over a store
 //! that one machine uses alone.
 
-use super::{Connection, EventBody, Hub, Out, Presence, WeakHub, lock};
+use super::{Connection, EventBody, Hub, OutboxItem, Presence, WeakHub, lock};
 use crate::{
-    Unanswered,
+    RequestError,
     approvals::Answerer,
     cluster::{Ask, Cluster, DifferingNode, OfferedCall, envelope::NodeLife},
     sessions::DEFAULT_AGENT,
@@ -50,25 +50,25 @@ const NEWS_PREFIX: &str = "bridge.";
 /// How much longer than its tool's own time a call at another node may take.
 const ROUTE_TIME: Duration = Duration::from_secs(2);
 
-/// What this node knows of the others' clients.
-pub(crate) struct Elsewhere {
-    known: Mutex<Known>,
+/// The clients of other nodes, as this node knows them.
+pub(crate) struct RemoteClients {
+    known: Mutex<KnownClients>,
     changed: Notify,
     /// Events for the clients of other nodes, in order.
-    news: mpsc::Sender<News>,
+    news: mpsc::Sender<ForwardedEvent>,
     /// The receiving end, until the sending task takes it.
-    waiting_news: Mutex<Option<mpsc::Receiver<News>>>,
+    waiting_news: Mutex<Option<mpsc::Receiver<ForwardedEvent>>>,
 }
 
 /// An event for the clients of other nodes.
-struct News {
+struct ForwardedEvent {
     event: String,
     payload: Value,
     scope: String,
     workspace: WorkspaceId,
 }
 
-impl Default for Elsewhere {
+impl Default for RemoteClients {
     fn default() -> Self {
         let (news, waiting) = mpsc::channel(MAX_NEWS);
         Self { known: Mutex::default(), changed: Notify::new(), news, waiting_news: Mutex::new(Some(waiting)) }
@@ -76,7 +76,7 @@ impl Default for Elsewhere {
 }
 
 #[derive(Default)]
-struct Known {
+struct KnownClients {
     clients: Vec<Clients>,
     /// The node that has each offered tool, by the tool's id.
     tools: HashMap<Arc<str>, Owner>,
@@ -157,8 +157,8 @@ struct Revocation {
     at_ms: i64,
 }
 
-/// What one look at the store found.
-struct Look {
+/// The result of reading the store once.
+struct StoreScan {
     clients: Vec<Clients>,
     offers: BTreeMap<String, OfferFact>,
     revoked: HashSet<(String, i64)>,
@@ -175,7 +175,7 @@ fn read_all<T: DeserializeOwned>(store: &dyn Store, space: &str) -> Result<Vec<(
 }
 
 /// Reads the entries of other nodes, and removes those of dead nodes.
-fn look(store: &dyn Store) -> Result<Look, StoreError> {
+fn look(store: &dyn Store) -> Result<StoreScan, StoreError> {
     let me = store.owner();
     let nodes = store.nodes()?;
     let is_alive = |life: &NodeLife| {
@@ -199,10 +199,10 @@ fn look(store: &dyn Store) -> Result<Look, StoreError> {
     }
     let revoked = read_all::<Revocation>(store, REVOKED)?;
     let revoked = revoked.into_iter().map(|(device, revocation)| (device, revocation.at_ms)).collect();
-    Ok(Look { clients, offers, revoked })
+    Ok(StoreScan { clients, offers, revoked })
 }
 
-impl Elsewhere {
+impl RemoteClients {
     /// Something about this node's clients changed.
     pub(super) fn changed(&self) {
         self.changed.notify_one();
@@ -247,7 +247,7 @@ impl Hub {
             self.tell_clients(&cluster, &mut told).await;
             self.look_at_others().await;
             tokio::select! {
-                () = self.inner.elsewhere.changed.notified() => {}
+                () = self.inner.remote.changed.notified() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
                 () = self.inner.stop.cancelled() => return,
             }
@@ -270,15 +270,16 @@ impl Hub {
                 return self.inner.metrics.event_dropped();
             }
         };
-        let news = News { event: body.name.clone(), payload, scope: scope.to_owned(), workspace: workspace.clone() };
-        if self.inner.elsewhere.news.try_send(news).is_err() {
+        let news =
+            ForwardedEvent { event: body.name.clone(), payload, scope: scope.to_owned(), workspace: workspace.clone() };
+        if self.inner.remote.news.try_send(news).is_err() {
             self.inner.metrics.event_dropped();
         }
     }
 
     /// Sends events to other nodes, one after another, until stopped.
     pub(super) async fn send_news(self) {
-        let Some(mut waiting) = lock(&self.inner.elsewhere.waiting_news).take() else { return };
+        let Some(mut waiting) = lock(&self.inner.remote.waiting_news).take() else { return };
         let Some(cluster) = self.cluster().cloned() else { return };
         let Owner { node, .. } = cluster.me().clone();
         let sender = |workspace| Caller {
@@ -291,7 +292,7 @@ impl Hub {
             workspace,
         };
         loop {
-            let News { event, payload, scope, workspace } = tokio::select! {
+            let ForwardedEvent { event, payload, scope, workspace } = tokio::select! {
                 news = waiting.recv() => match news {
                     Some(news) => news,
                     None => return,
@@ -398,7 +399,7 @@ impl Hub {
             Ok(Err(error)) => return tracing::warn!(%error, "the clients of other nodes cannot be read"),
             Err(error) => return tracing::error!(%error, "reading about other nodes failed unexpectedly"),
         };
-        let Look { clients, offers, revoked } = look;
+        let StoreScan { clients, offers, revoked } = look;
         if let Some(cluster) = self.cluster() {
             let mine = self.settings_fact();
             let differing = clients
@@ -407,7 +408,7 @@ impl Hub {
             cluster.note_differing(differing.filter(|node| !node.differs.is_empty()).collect());
         }
         let (offers_changed, new_revocations, presence_changed) = {
-            let mut known = lock(&self.inner.elsewhere.known);
+            let mut known = lock(&self.inner.remote.known);
             let offers_changed = known.offers != offers;
             let presence = |clients: &[Clients]| clients.iter().map(|node| node.presence.len()).collect::<Vec<_>>();
             let presence_changed = presence(&known.clients) != presence(&clients);
@@ -434,7 +435,7 @@ impl Hub {
     /// Puts the tools that clients of other nodes offer into the catalog.
     fn take_offers(&self, offers: BTreeMap<String, OfferFact>) {
         let engine = self.service().engine();
-        let out: Vec<Arc<str>> = lock(&self.inner.elsewhere.known).tools.keys().cloned().collect();
+        let out: Vec<Arc<str>> = lock(&self.inner.remote.known).tools.keys().cloned().collect();
         let provider = Arc::new(RemoteTools(self.downgrade()));
         let removed = ToolExchange { out, entries: Vec::new(), provider: provider.clone() };
         if let Err(error) = engine.exchange(vec![removed]) {
@@ -457,7 +458,7 @@ impl Hub {
                 }
             }
         }
-        let mut known = lock(&self.inner.elsewhere.known);
+        let mut known = lock(&self.inner.remote.known);
         known.tools = tools;
         known.offers = offers;
     }
@@ -484,7 +485,7 @@ impl Hub {
     fn close_device(&self, device_id: &str) {
         for connection in self.read_connections().values() {
             if connection.device.as_deref() == Some(device_id) {
-                connection.outbox.send(Out::Close(1008, "device token revoked".to_owned()));
+                connection.outbox.send(OutboxItem::Close(1008, "device token revoked".to_owned()));
             }
         }
     }
@@ -559,13 +560,13 @@ struct RemoteTools(WeakHub);
 
 impl RemoteTools {
     async fn ask(&self, context: &CallContext, call: &ToolCall) -> Result<Value, Failure> {
-        let gone = || Unanswered::Nobody.failure("the client", call.tool.as_str());
+        let gone = || RequestError::Nobody.failure("the client", call.tool.as_str());
         let hub = self.0.upgrade().ok_or_else(gone)?;
         let cluster = hub.cluster().ok_or_else(gone)?;
         let owner = {
             let tools = hub.service().engine().tools();
             let entry = tools.snapshot.get(call.tool.as_str()).ok_or_else(gone)?;
-            lock(&hub.inner.elsewhere.known).tools.get(entry.id()).cloned()
+            lock(&hub.inner.remote.known).tools.get(entry.id()).cloned()
         };
         let owner = owner.ok_or_else(gone)?;
         let timeout_ms = call.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS);

@@ -1,11 +1,11 @@
 //! Wrong credentials over all nodes of a cluster: an address that guesses at several nodes is locked out at all of them.
 //!
-//! Each node counts by itself ([`Guesses`]), which costs a request nothing but memory. What it counted goes into one fact for
+//! Each node counts by itself ([`AuthFailures`]), which costs a request nothing but memory. What it counted goes into one fact for
 //! each address a few times a second, by compare-and-set, and lockouts of other nodes are read once a second. The count is
 //! therefore coarse: a few guesses more than allowed may be made before all nodes know. Right credentials cause no access
 //! to the store, unless the address guessed wrong before.
 
-use crate::auth::{Guesses, Pending};
+use crate::auth::{AuthFailures, Pending};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -16,15 +16,15 @@ use toolyard_engine::{
 
 /// The space of the facts, by address.
 const SPACE: &str = "guesses";
-/// How often a node tells what it counted.
+/// How often a node writes its counts to the store.
 pub(crate) const TELL_EVERY: Duration = Duration::from_millis(250);
 /// How often a node reads which addresses are locked out, in units of [`TELL_EVERY`].
 pub(crate) const READ_EVERY: u32 = 4;
-/// Addresses that are told at a time; of more, only this node knows. A flood from very many addresses must not become a
-/// flood of statements.
+/// The largest number of addresses that are written at a time; further addresses are counted by this node only. A flood
+/// from very many addresses must not become a flood of statements.
 const MAX_TOLD: usize = 64;
-/// How often a fact that others change at the same time is tried again.
-const TRIES: u32 = 5;
+/// How often the write is tried when other nodes change the same fact at the same time.
+const MAX_ATTEMPTS: u32 = 5;
 
 /// The wrong credentials of an address at all nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,8 +37,8 @@ struct Count {
     locked_until: Option<i64>,
 }
 
-/// Tells what this node counted since it told last. May block.
-pub(crate) fn tell(store: &dyn Store, guesses: &Guesses) -> Result<(), StoreError> {
+/// Writes the counts since the last call to the store. May block.
+pub(crate) fn tell(store: &dyn Store, guesses: &AuthFailures) -> Result<(), StoreError> {
     let mut told = Ok(());
     for (address, pending) in guesses.take_pending().into_iter().take(MAX_TOLD) {
         if told.is_ok() {
@@ -48,14 +48,21 @@ pub(crate) fn tell(store: &dyn Store, guesses: &Guesses) -> Result<(), StoreErro
     told
 }
 
-fn tell_one(store: &dyn Store, guesses: &Guesses, address: IpAddr, pending: Pending) -> Result<(), StoreError> {
+/// The stored count of an address. A count that cannot be read starts again at zero; the log says so.
+fn read_count(address: IpAddr, bytes: &[u8]) -> Count {
+    serde_json::from_slice(bytes).unwrap_or_else(|error| {
+        tracing::warn!(%address, %error, "a stored count of wrong credentials cannot be read; counting starts again");
+        Count::default()
+    })
+}
+
+fn tell_one(store: &dyn Store, guesses: &AuthFailures, address: IpAddr, pending: Pending) -> Result<(), StoreError> {
     let key = address.to_string();
     let rules = guesses.rules();
     let (window, lockout) = (millis(rules.window), millis(rules.lockout));
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let found = store.get(SPACE, &key)?;
-        let mut count: Count =
-            found.as_deref().and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default();
+        let mut count = found.as_deref().map(|bytes| read_count(address, bytes)).unwrap_or_default();
         let now = Timestamp::now().as_millisecond();
         if pending.is_forgotten && count.locked_until.is_none_or(|until| until <= now) {
             count = Count::default();
@@ -86,7 +93,7 @@ fn tell_one(store: &dyn Store, guesses: &Guesses, address: IpAddr, pending: Pend
 }
 
 /// Reads which addresses other nodes have locked out. May block.
-pub(crate) fn read(store: &dyn Store, guesses: &Guesses) -> Result<(), StoreError> {
+pub(crate) fn read(store: &dyn Store, guesses: &AuthFailures) -> Result<(), StoreError> {
     let now = Timestamp::now().as_millisecond();
     for (address, bytes) in store.list(SPACE)? {
         let (Ok(address), Ok(count)) = (address.parse(), serde_json::from_slice::<Count>(&bytes)) else { continue };
@@ -98,7 +105,7 @@ pub(crate) fn read(store: &dyn Store, guesses: &Guesses) -> Result<(), StoreErro
 }
 
 /// One look of a node: tells, and every few times reads. May block.
-pub(crate) fn look(store: &Arc<dyn Store>, guesses: &Guesses, number: u32) -> Result<(), StoreError> {
+pub(crate) fn look(store: &Arc<dyn Store>, guesses: &AuthFailures, number: u32) -> Result<(), StoreError> {
     tell(&**store, guesses)?;
     match number % READ_EVERY {
         0 => read(&**store, guesses),
@@ -130,7 +137,7 @@ mod tests {
     #[test]
     fn wrong_credentials_at_several_nodes_lock_an_address_out_at_all_of_them() {
         let store = MemoryStore::new();
-        let nodes: Vec<Guesses> = (0..3).map(|_| Guesses::new(RateLimit::default()).shared()).collect();
+        let nodes: Vec<AuthFailures> = (0..3).map(|_| AuthFailures::new(RateLimit::default()).shared()).collect();
         let (guesser, other) = (from("203.0.113.9"), from("203.0.113.10"));
         for round in 0..4 {
             for (number, node) in nodes.iter().enumerate() {
@@ -155,7 +162,8 @@ mod tests {
     #[test]
     fn the_right_credential_starts_the_count_again_and_does_not_end_a_lockout() {
         let store = MemoryStore::new();
-        let (a, b) = (Guesses::new(RateLimit::default()).shared(), Guesses::new(RateLimit::default()).shared());
+        let (a, b) =
+            (AuthFailures::new(RateLimit::default()).shared(), AuthFailures::new(RateLimit::default()).shared());
         let origin = from("203.0.113.9");
         (0..9).for_each(|_| a.wrong(&origin));
         tell(&store, &a).unwrap();
@@ -175,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_right_credential_without_a_wrong_one_before_is_not_told() {
-        let node = Guesses::new(RateLimit::default()).shared();
+        let node = AuthFailures::new(RateLimit::default()).shared();
         node.right(&from("203.0.113.9"));
         assert!(node.take_pending().is_empty());
     }
