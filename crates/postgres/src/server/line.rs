@@ -29,9 +29,9 @@ const DESCRIBE: &str = "SELECT pg_is_in_recovery() OR current_setting('transacti
 pub(crate) struct Line {
     /// `None` while the connection is being closed.
     client: Option<Arc<Client>>,
-    connection: Connection<WaitingSocket, tls::Stream<WaitingSocket>>,
+    /// `None` once it has ended: what waits for an answer then learns that none will come.
+    connection: Option<Connection<WaitingSocket, tls::Stream<WaitingSocket>>>,
     socket: WaitingSocket,
-    has_ended: bool,
     is_direct: bool,
 }
 
@@ -80,7 +80,7 @@ impl Line {
         let mut connecting = pin!(server.config.connect_raw(socket.clone(), tls));
         let connected = socket.drive(until, |context| connecting.as_mut().poll(context));
         let (client, connection) = connected.ok_or_else(no_answer)??;
-        let mut line = Self { client: Some(Arc::new(client)), connection, socket, has_ended: false, is_direct: false };
+        let mut line = Self { client: Some(Arc::new(client)), connection: Some(connection), socket, is_direct: false };
         let rows = line.query(DESCRIBE, &[])?;
         let Some(row) = rows.first() else { return Err(no_answer()) };
         if row.try_get(0)? {
@@ -98,7 +98,7 @@ impl Line {
 
     /// What sends statements. `None` for a connection that has ended.
     pub(crate) fn client(&self) -> Option<Arc<Client>> {
-        self.client.clone().filter(|client| !self.has_ended && !client.is_closed())
+        self.client.clone().filter(|client| self.connection.is_some() && !client.is_closed())
     }
 
     /// Waits for work that uses [`Line::client`]. `None` when `until` has passed; it may be called again then.
@@ -107,14 +107,12 @@ impl Line {
         mut work: Pin<&mut F>,
         until: Instant,
     ) -> Option<T> {
-        let Self { connection, socket, has_ended, .. } = self;
+        let Self { connection, socket, .. } = self;
         socket.drive(until, |context| {
             if let Poll::Ready(answer) = work.as_mut().poll(context) {
                 return Poll::Ready(answer);
             }
-            if !*has_ended {
-                *has_ended = poll_connection(connection, context);
-            }
+            poll_connection(connection, context);
             work.as_mut().poll(context)
         })
     }
@@ -131,23 +129,21 @@ impl Line {
 impl Drop for Line {
     fn drop(&mut self) {
         self.client = None;
-        if !self.has_ended {
-            // Sends that this side ends, so that the server does not log a client that vanished.
-            poll_connection(&mut self.connection, &mut Context::from_waker(Waker::noop()));
-        }
+        // Sends that this side ends, so that the server does not log a client that vanished.
+        poll_connection(&mut self.connection, &mut Context::from_waker(Waker::noop()));
     }
 }
 
-/// Reads and writes what is ready: whether the connection has ended.
+/// Reads and writes what is ready. A connection that has ended is dropped.
 fn poll_connection(
-    connection: &mut Connection<WaitingSocket, tls::Stream<WaitingSocket>>,
+    connection: &mut Option<Connection<WaitingSocket, tls::Stream<WaitingSocket>>>,
     context: &mut Context<'_>,
-) -> bool {
-    loop {
-        match connection.poll_message(context) {
+) {
+    while let Some(open) = connection {
+        match open.poll_message(context) {
             Poll::Ready(Some(Ok(_))) => {}
-            Poll::Ready(Some(Err(_)) | None) => return true,
-            Poll::Pending => return false,
+            Poll::Ready(Some(Err(_)) | None) => *connection = None,
+            Poll::Pending => return,
         }
     }
 }

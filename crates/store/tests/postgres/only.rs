@@ -204,3 +204,40 @@ async fn a_slow_commit_is_taken_over_from_its_callers_thread() {
     let seqs: Vec<u64> = frames_of(&*store, run, 0).iter().map(|frame| frame.seq).collect();
     assert_eq!(seqs, [1, 2, 3, 4, 5, 6]);
 }
+
+/// A commit under way learns at once that its server is gone, and does not wait for an answer that cannot come.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL: make postgres"]
+async fn a_server_that_dies_during_a_commit_is_reported() {
+    let server = Server::start();
+    let database = server.database();
+    let one = std::sync::Arc::new(open(&server.url(&database), "one"));
+    let run = begin(&*one).await;
+    let server = std::sync::Arc::new(server);
+    let locking = std::thread::spawn({
+        let (server, database) = (server.clone(), database.clone());
+        move || server.try_sql(&database, "BEGIN; SELECT FROM toolyard.nodes FOR UPDATE; SELECT pg_sleep(60)")
+    });
+    let waiting = tokio::spawn({
+        let one = one.clone();
+        async move {
+            for seq in 2..=100 {
+                step(&*one, run, seq).await?;
+            }
+            Ok::<(), StoreError>(())
+        }
+    });
+    while !server.sql(&database, WAITS_FOR_LOCK).trim().starts_with('1') {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    tokio::task::block_in_place(|| server.kill());
+    let is_reported = async {
+        while !one.writable().is_err_and(|error| error.to_string().contains("could not be reached")) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    // Less than a statement may take.
+    tokio::time::timeout(Duration::from_secs(6), is_reported).await.unwrap();
+    assert!(!locking.join().unwrap(), "the lock was held until the server died");
+    waiting.abort();
+}

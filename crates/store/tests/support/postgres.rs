@@ -144,6 +144,20 @@ impl Server {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// The same for what may fail: whether it was carried out.
+    pub fn try_sql(&self, database: &str, sql: &str) -> bool {
+        run(Command::new(programs().join("psql")).arg("-h").arg(&self.dir).args([
+            "-U",
+            "toolyard",
+            "-d",
+            database,
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-c",
+            sql,
+        ]))
+    }
+
     /// A new, empty database.
     pub fn database(&self) -> String {
         let name = format!("d{}_{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
