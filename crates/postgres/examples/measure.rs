@@ -36,8 +36,9 @@ fn open(url: &str, node: &str) -> Arc<PostgresStore> {
     Arc::new(PostgresStore::open(options).unwrap())
 }
 
-/// Steps one after another in a run of its own; the time of each.
-async fn steps(store: Arc<PostgresStore>) -> Vec<Duration> {
+/// Steps one after another in a run of its own; the time of each. A run that is alone commits on its own thread, as the
+/// engine does.
+async fn steps(store: Arc<PostgresStore>, is_alone: bool) -> Vec<Duration> {
     let run_id = RunId::from_uuid(Uuid::now_v7());
     let mut times = Vec::new();
     for seq in 1..=STEPS {
@@ -55,7 +56,10 @@ async fn steps(store: Arc<PostgresStore>) -> Vec<Duration> {
         let batch = Batch { run_id, frames, blobs: Vec::new(), row, epoch, release: false, durability };
         let began = Instant::now();
         let position = store.append(batch).unwrap();
-        store.durable(position).await.unwrap();
+        match is_alone {
+            true => store.durable_here(position).await.unwrap(),
+            false => store.durable(position).await.unwrap(),
+        }
         times.push(began.elapsed());
     }
     times
@@ -70,7 +74,7 @@ fn percentile(times: &mut [Duration], of: usize) -> u128 {
 async fn main() {
     let url = std::env::args().nth(1).unwrap();
     let store = open(&url, "measured");
-    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    let (mut client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
     client.batch_execute("CREATE TABLE bare (id int8 PRIMARY KEY, payload bytea)").await.unwrap();
     let insert = client.prepare_typed("INSERT INTO bare VALUES ($1, $2)", &[Type::INT8, Type::BYTEA]).await.unwrap();
@@ -79,16 +83,25 @@ async fn main() {
     let mut rates: Vec<(usize, u64, Duration)> =
         [1, 16, 64].into_iter().map(|wide| (wide, 0, Duration::ZERO)).collect();
     for slice in 0..SLICES {
-        for _ in 0..STEPS {
-            number += 1;
-            let payload = vec![b'x'; 300];
-            let began = Instant::now();
-            client.execute(&insert, &[&number, &payload]).await.unwrap();
-            bare.push(began.elapsed());
-        }
+        // On a worker thread, as the steps are.
+        (client, bare) = tokio::spawn({
+            let insert = insert.clone();
+            async move {
+                for of_slice in 1..=STEPS.cast_signed() {
+                    let payload = vec![b'x'; 300];
+                    let began = Instant::now();
+                    client.execute(&insert, &[&(number + of_slice), &payload]).await.unwrap();
+                    bare.push(began.elapsed());
+                }
+                (client, bare)
+            }
+        })
+        .await
+        .unwrap();
+        number += STEPS.cast_signed();
         for (wide, count, time) in &mut rates {
             let began = Instant::now();
-            let runs: Vec<_> = (0..*wide).map(|_| tokio::spawn(steps(store.clone()))).collect();
+            let runs: Vec<_> = (0..*wide).map(|_| tokio::spawn(steps(store.clone(), *wide == 1))).collect();
             for run in runs {
                 let times = run.await.unwrap();
                 *count += STEPS;
@@ -103,7 +116,7 @@ async fn main() {
             let watcher = open(&url, "watcher");
             let _hints = watcher.watch();
             tokio::time::sleep(Duration::from_millis(1500)).await;
-            notified.extend(steps(store.clone()).await);
+            notified.extend(tokio::spawn(steps(store.clone(), true)).await.unwrap());
         }
     }
     println!("bare commit    p50 {} µs, p99 {} µs", percentile(&mut bare, 50), percentile(&mut bare, 99));

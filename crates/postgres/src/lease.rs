@@ -113,6 +113,13 @@ pub(crate) async fn register(client: &Client, node: &str, home: &str, serves: bo
     }
 }
 
+/// Removes the owner of a process that ends.
+pub(crate) async fn sign_off(pool: Arc<Pool>, owner: Owner) -> Result<(), StoreError> {
+    let epoch = owner.epoch.cast_signed();
+    let sql = "DELETE FROM toolyard.nodes WHERE node = $1 AND epoch = $2";
+    pool.once(sql, &[(&owner.node, Type::TEXT), (&epoch, Type::INT8)]).await.map(drop).map_err(StoreError::from)
+}
+
 /// Renews the lease until the store is closed or the owner fenced.
 pub(crate) async fn beat(lease: Arc<Lease>, pool: Arc<Pool>, queue: Arc<Queue>, owner: Owner) {
     let calm = i32::try_from(limits::CALM.as_millis()).unwrap_or(i32::MAX);

@@ -22,6 +22,9 @@
 //! The trait's reads block. The store has a runtime thread of its own; a read runs there, and the caller waits for its
 //! answer with a timeout. On a worker of a multi-thread runtime the wait is announced with `block_in_place`, so that the
 //! runtime moves its other tasks. Beats run on the store's thread too, so that a busy engine does not lose its lease.
+//!
+//! The group commit has a connection that no runtime drives: the writer's thread, or a caller who would only wait for it,
+//! sends and reads by itself (`server/line.rs`).
 
 mod large_blobs;
 mod lease;

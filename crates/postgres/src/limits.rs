@@ -38,6 +38,14 @@ pub const IDLE_CONNECTIONS: usize = 3;
 pub const QUEUE_BYTES: usize = 64 << 20;
 /// How long a `Deferred` batch waits for further batches. The trait guarantees 100 ms.
 pub const RIDE_DELAY: Duration = Duration::from_millis(20);
+/// A caller's thread waits at most this long for its own commit; then the writer's thread waits for the answer.
+pub const LEAD_WITHIN: Duration = Duration::from_millis(2);
+/// A caller's thread commits only while commits take less than this: a slower one would keep a thread of the engine from
+/// other work.
+pub const LEAD_BELOW: Duration = Duration::from_millis(1);
+/// After this time without changes the writer's thread sleeps until it is woken. Before, it looks by itself, so that a
+/// caller that commits on its own thread wakes nobody.
+pub const REST_AFTER: Duration = Duration::from_millis(500);
 /// With this much queued there is no point in waiting for more.
 pub const EARLY_COMMIT_BYTES: usize = 256 << 10;
 /// Most that goes into one statement.

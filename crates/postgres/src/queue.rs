@@ -4,10 +4,10 @@
 use crate::limits;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use toolyard_engine::{
     Blob, BoxFuture,
     store::{Frame, Owner, Position, RunRow, StoreError},
@@ -55,6 +55,9 @@ pub(crate) struct Queued {
     at: Instant,
 }
 
+/// Changes that are written together.
+pub(crate) type Part = Vec<Arc<Queued>>;
+
 struct Pending {
     position: u64,
     value: Option<Vec<u8>>,
@@ -82,6 +85,10 @@ struct State {
     /// Since when the server cannot be used, and why.
     away: Option<(Instant, String)>,
     is_closing: bool,
+    /// The writer's thread sleeps until it is woken.
+    is_resting: bool,
+    /// A caller's thread sent a group, and the writer's is to wait for the answer.
+    is_handed_over: bool,
 }
 
 impl State {
@@ -103,7 +110,8 @@ fn away(since: &Instant, why: &str) -> StoreError {
 #[derive(Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
-    work: Notify,
+    /// Wakes the writer's thread.
+    work: Condvar,
 }
 
 impl Queue {
@@ -114,12 +122,7 @@ impl Queue {
 
     /// Adds a change at the end. `Err(receiver)` when there is no room: wait for it and try again.
     #[allow(clippy::type_complexity)]
-    pub(crate) fn push(
-        &self,
-        op: Op,
-        bytes: usize,
-        is_urgent: bool,
-    ) -> Result<Answer<Position>, (Op, oneshot::Receiver<()>)> {
+    pub(crate) fn push(&self, op: Op, bytes: usize) -> Result<Answer<Position>, (Op, oneshot::Receiver<()>)> {
         let mut state = self.lock();
         if let Err(error) = state.check() {
             return Ok(Err(error));
@@ -141,14 +144,12 @@ impl Queue {
             state.pending.entry(fact.space.clone()).or_default().insert(fact.key.clone(), pending);
         }
         state.bytes += bytes;
-        if is_urgent {
-            state.wanted = position;
-        }
-        let is_first = state.queue.is_empty();
         state.queue.push_back(Queued { position, op, bytes, at: Instant::now() });
-        let is_due = is_urgent || is_first || state.bytes >= limits::EARLY_COMMIT_BYTES;
+        // What somebody waits for is announced by `written`, or that caller commits it. Everything else the writer's
+        // thread finds when it next looks.
+        let wakes = state.is_resting || state.bytes >= limits::EARLY_COMMIT_BYTES;
         drop(state);
-        if is_due {
+        if wakes {
             self.work.notify_one();
         }
         Ok(Ok(Position(position)))
@@ -245,40 +246,69 @@ impl Queue {
 
 /// The writer's side.
 impl Queue {
-    /// The next changes to be written together; nothing when the store is closed or fenced.
-    pub(crate) async fn next(&self) -> Option<Vec<Queued>> {
+    /// Waits until there is something to write. `false` when the store is closed or fenced.
+    pub(crate) fn wait_for_work(&self) -> bool {
+        let mut state = self.lock();
+        let mut active_at = Instant::now();
         loop {
-            let wait = {
-                let mut state = self.lock();
-                if state.fenced.is_some() {
-                    return None;
+            if state.fenced.is_some() {
+                return false;
+            }
+            if std::mem::take(&mut state.is_handed_over) {
+                return true;
+            }
+            let wait = match state.queue.front() {
+                None if state.is_closing => return false,
+                None if active_at.elapsed() >= limits::REST_AFTER => {
+                    state.is_resting = true;
+                    state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    state.is_resting = false;
+                    active_at = Instant::now();
+                    continue;
                 }
-                match state.queue.front() {
-                    None if state.is_closing => return None,
-                    None => None,
-                    Some(oldest) => {
-                        let is_due = state.is_closing
-                            || oldest.position <= state.wanted
-                            || state.bytes >= limits::EARLY_COMMIT_BYTES;
-                        let waited = oldest.at.elapsed();
-                        if is_due || waited >= limits::RIDE_DELAY {
-                            return Some(take_group(&mut state));
-                        }
-                        Some(limits::RIDE_DELAY - waited)
+                None => limits::RIDE_DELAY,
+                Some(oldest) => {
+                    let is_due = state.is_closing
+                        || oldest.position <= state.wanted
+                        || state.bytes >= limits::EARLY_COMMIT_BYTES;
+                    let waited = oldest.at.elapsed();
+                    if is_due || waited >= limits::RIDE_DELAY {
+                        return true;
                     }
+                    limits::RIDE_DELAY - waited
                 }
             };
-            match wait {
-                None => self.work.notified().await,
-                Some(time) => drop(tokio::time::timeout(time, self.work.notified()).await),
-            }
+            (state, _) = self.work.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// A group was written, except for changes that were refused.
-    pub(crate) fn wrote(&self, group: &[Queued], mut refused: BTreeMap<u64, StoreError>) {
+    /// The next changes to be written together. Called by the thread that has the writer, so that groups are written in
+    /// order.
+    pub(crate) fn take(&self) -> Vec<Queued> {
+        take_group(&mut self.lock())
+    }
+
+    /// The same for a caller who is alone in waiting for a position.
+    pub(crate) fn take_for(&self, position: u64) -> Option<Vec<Queued>> {
         let mut state = self.lock();
-        for Queued { position, op, bytes, .. } in group {
+        let is_ready = state.waiters.is_empty() && !state.is_closing && state.fenced.is_none() && state.away.is_none();
+        let has_upload = |queued: &Queued| matches!(&queued.op, Op::Append(append) if !append.uploads.is_empty());
+        if !is_ready || position <= state.done || state.queue.is_empty() || state.queue.iter().any(has_upload) {
+            return None;
+        }
+        Some(take_group(&mut state))
+    }
+
+    /// The writer's thread waits for the answer of what a caller's thread sent.
+    pub(crate) fn hand_over(&self) {
+        self.lock().is_handed_over = true;
+        self.work.notify_one();
+    }
+
+    /// A group was written, except for changes that were refused.
+    pub(crate) fn wrote(&self, group: &Part, mut refused: BTreeMap<u64, StoreError>) {
+        let mut state = self.lock();
+        for Queued { position, op, bytes, .. } in group.iter().map(Arc::as_ref) {
             state.done = state.done.max(*position);
             state.bytes = state.bytes.saturating_sub(*bytes);
             match op {

@@ -17,8 +17,11 @@ use tokio_postgres::{
 use toolyard_engine::store::StoreError;
 
 mod advice;
+mod line;
+mod socket;
 mod tls;
 
+pub(crate) use line::{Line, no_answer};
 use tls::{RustlsConnect, Trust};
 
 /// A statement's argument.
@@ -169,7 +172,7 @@ impl Server {
     }
 
     /// Opens a connection whose messages the caller reads.
-    pub(crate) async fn open(&self) -> Result<(Client, Connection<Socket, tls::Stream>), Trouble> {
+    pub(crate) async fn open(&self) -> Result<(Client, Connection<Socket, tls::Stream<Socket>>), Trouble> {
         let connector = RustlsConnect::new(&self.trust).map_err(Trouble::Away)?;
         let connecting = tokio::time::timeout(limits::STATEMENT_TIMEOUT, self.config.connect(connector));
         match connecting.await {

@@ -11,20 +11,20 @@ use crate::{
     server::{Pool, Server, ServerReport, Trouble},
     statements::{FactSwap, MOVED},
     waiting::{blocking, random, wait_for},
-    writer::Writer,
+    writer::{self, Writer},
 };
 use jiff::Timestamp;
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, TryLockError, mpsc},
 };
-use tokio::{runtime::Runtime, sync::oneshot, task::JoinHandle};
+use tokio::{runtime::Runtime, sync::oneshot};
 use tokio_postgres::types::Type;
 use toolyard_engine::{
     Blob, BoxFuture, Store,
     store::{
-        Batch, Durability, FrameVisitor, Head, Hints, LedgerEntry, LedgerMaker, LeftBehind, NewFact, NodeRow, Owner,
-        Position, RemovedBlobs, RunFilter, RunRow, StoreError, StoredFact, Swap,
+        Batch, FrameVisitor, Head, Hints, LedgerEntry, LedgerMaker, LeftBehind, NewFact, NodeRow, Owner, Position,
+        RemovedBlobs, RunFilter, RunRow, StoreError, StoredFact, Swap,
         checks::{MAX_LEDGER_BYTES, check_size},
     },
 };
@@ -68,7 +68,10 @@ pub struct PostgresStore {
     is_secret_in_database: bool,
     /// Held while an entry of the ledger is made: its maker reads the store.
     ledger_turn: Mutex<()>,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    /// Had by the thread that commits.
+    writer: Arc<Mutex<Writer>>,
+    /// Hung up when the writer's thread has ended.
+    writing: Mutex<mpsc::Receiver<()>>,
     runtime: Option<Runtime>,
 }
 
@@ -124,7 +127,14 @@ impl PostgresStore {
             Box::new(move || lease.changed())
         };
         let writer = Writer::new(server, queue.clone(), owner.clone(), lease.commits.clone(), wrote);
-        let writer = runtime.spawn(writer.run());
+        let writer = Arc::new(Mutex::new(writer));
+        let writing = match writer::start(writer.clone(), queue.clone()) {
+            Ok(writing) => writing,
+            Err(error) => {
+                runtime.shutdown_background();
+                return Err(error);
+            }
+        };
         runtime.spawn(lease::beat(lease.clone(), pool.clone(), queue.clone(), owner.clone()));
         runtime.spawn(lease::tell(lease.clone(), pool.clone()));
         runtime.spawn(lease::listen(lease.clone(), pool.clone()));
@@ -138,7 +148,8 @@ impl PostgresStore {
             secret,
             is_secret_in_database: options.secret.is_none(),
             ledger_turn: Mutex::default(),
-            writer: Mutex::new(Some(writer)),
+            writer,
+            writing: Mutex::new(writing),
             runtime: Some(runtime),
         })
     }
@@ -146,15 +157,6 @@ impl PostgresStore {
     /// Whether the cluster's secret is in the database: then anybody who can read the database can forge tags and seals.
     pub fn is_secret_in_database(&self) -> bool {
         self.is_secret_in_database
-    }
-
-    /// What the server is, for `toolyard doctor`.
-    pub fn server(&self) -> Result<ServerReport, StoreError> {
-        let pool = self.pool.clone();
-        self.wait(async move {
-            let client = pool.server.connect().await?;
-            Ok(ServerReport::ask(&client).await?)
-        })
     }
 
     pub(crate) fn wait<T: Send + 'static>(
@@ -175,9 +177,9 @@ impl PostgresStore {
         self.wait(query(self.reads.clone()))
     }
 
-    fn push(&self, mut op: Op, bytes: usize, is_urgent: bool) -> Result<Position, StoreError> {
+    fn push(&self, mut op: Op, bytes: usize) -> Result<Position, StoreError> {
         loop {
-            match self.queue.push(op, bytes, is_urgent) {
+            match self.queue.push(op, bytes) {
                 Ok(answer) => return answer,
                 Err((back, room)) => {
                     op = back;
@@ -216,30 +218,19 @@ impl Drop for PostgresStore {
     fn drop(&mut self) {
         self.queue.close();
         self.lease.close();
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let (Some(runtime), Some(writer)) = (self.runtime.take(), writer) {
-            let (pool, owner, is_fenced) = (self.pool.clone(), self.owner.clone(), self.queue.is_fenced().is_some());
-            let closing = async move {
-                if tokio::time::timeout(limits::AWAY_PATIENCE, writer).await.is_err() {
-                    tracing::error!("the database is away: what is queued could not be written");
-                }
-                if is_fenced {
-                    return Ok(());
-                }
-                let epoch = owner.epoch.cast_signed();
-                pool.once(
-                    "DELETE FROM toolyard.nodes WHERE node = $1 AND epoch = $2",
-                    &[(&owner.node, Type::TEXT), (&epoch, Type::INT8)],
-                )
-                .await
-                .map(drop)
-                .map_err(StoreError::from)
-            };
-            if let Err(error) = wait_for(runtime.handle(), closing) {
-                tracing::warn!(%error, "this node could not be signed off; its lease runs out by itself");
-            }
-            runtime.shutdown_background();
+        let Some(runtime) = self.runtime.take() else { return };
+        let is_fenced = self.queue.is_fenced().is_some();
+        let writing = self.writing.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if blocking(|| writing.recv_timeout(limits::AWAY_PATIENCE)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            tracing::error!("the database is away: what is queued could not be written");
+            // Ends the thread as well.
+            self.queue.fence(&self.owner);
         }
+        let signing_off = lease::sign_off(self.pool.clone(), self.owner.clone());
+        if !is_fenced && let Err(error) = wait_for(runtime.handle(), signing_off) {
+            tracing::warn!(%error, "this node could not be signed off; its lease runs out by itself");
+        }
+        runtime.shutdown_background();
     }
 }
 
@@ -257,13 +248,24 @@ impl Store for PostgresStore {
             }
         };
         let uploads = self.uploads(&batch.blobs);
-        let Batch { frames, blobs, row, release, durability, .. } = batch;
+        // A caller who needs the batch to be durable says so with `durable`, which does not wait for others to ride along.
+        let Batch { frames, blobs, row, release, .. } = batch;
         let op = Op::Append(Append { run_id, frames, blobs, row, release, uploads });
-        self.push(op, bytes, durability == Durability::Sync)
+        self.push(op, bytes)
     }
 
     fn durable(&self, position: Position) -> BoxFuture<'static, Result<(), StoreError>> {
         self.queue.written(position.0)
+    }
+
+    fn durable_here(&self, position: Position) -> BoxFuture<'static, Result<(), StoreError>> {
+        match self.writer.try_lock() {
+            Ok(mut writer) => writer.lead(position.0),
+            Err(TryLockError::Poisoned(writer)) => writer.into_inner().lead(position.0),
+            // It is committing already.
+            Err(TryLockError::WouldBlock) => {}
+        }
+        self.durable(position)
     }
 
     fn writable(&self) -> Result<(), StoreError> {
@@ -429,7 +431,7 @@ impl Store for PostgresStore {
         let bytes = limits::CHANGES.check_fact(space, key, Some(&value))?;
         let until = expires_at.map(micros);
         let fact = Fact { space: space.to_owned(), key: key.to_owned(), value: Some(value), until };
-        self.push(Op::Fact(fact), bytes, false)
+        self.push(Op::Fact(fact), bytes)
     }
 
     fn compare_and_set(
@@ -478,7 +480,7 @@ impl Store for PostgresStore {
     fn remove(&self, space: &str, key: &str) -> Result<Position, StoreError> {
         let bytes = limits::CHANGES.check_fact(space, key, None)?;
         let fact = Fact { space: space.to_owned(), key: key.to_owned(), value: None, until: None };
-        self.push(Op::Fact(fact), bytes, false)
+        self.push(Op::Fact(fact), bytes)
     }
 
     fn list_page(

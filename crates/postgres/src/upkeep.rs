@@ -1,6 +1,6 @@
-//! What `toolyard store stats` and `store check` ask of a shared store.
+//! What `toolyard store stats`, `store check` and `doctor` ask of a shared store.
 
-use crate::{limits, rows::column, schema, store::PostgresStore};
+use crate::{limits, rows::column, schema, server::ServerReport, store::PostgresStore};
 use jiff::Timestamp;
 use std::ops::ControlFlow;
 use toolyard_engine::{
@@ -70,6 +70,15 @@ impl Check {
 }
 
 impl PostgresStore {
+    /// What the server is, for `toolyard doctor`.
+    pub fn server(&self) -> Result<ServerReport, StoreError> {
+        let pool = self.pool.clone();
+        self.wait(async move {
+            let client = pool.server.connect().await?;
+            Ok(ServerReport::ask(&client).await?)
+        })
+    }
+
     /// Counts what the store holds. Blocks.
     pub fn stats(&self) -> Result<Stats, StoreError> {
         let pool = self.pool.clone();

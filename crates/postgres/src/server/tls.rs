@@ -8,10 +8,7 @@ use std::{
     task::{Context, Poll},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_postgres::{
-    Socket,
-    tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream},
-};
+use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::{
     TlsConnector,
     rustls::{
@@ -73,8 +70,8 @@ impl RustlsConnect {
     }
 }
 
-impl MakeTlsConnect<Socket> for RustlsConnect {
-    type Stream = Stream;
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for RustlsConnect {
+    type Stream = Stream<S>;
     type TlsConnect = Connect;
     type Error = io::Error;
 
@@ -90,12 +87,12 @@ pub(crate) struct Connect {
     config: Arc<ClientConfig>,
 }
 
-impl TlsConnect<Socket> for Connect {
-    type Stream = Stream;
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Connect {
+    type Stream = Stream<S>;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Stream<S>>> + Send>>;
 
-    fn connect(self, socket: Socket) -> Self::Future {
+    fn connect(self, socket: S) -> Self::Future {
         Box::pin(async move {
             let connected = TlsConnector::from(self.config).connect(self.name?, socket).await?;
             Ok(Stream(Box::new(connected)))
@@ -104,21 +101,21 @@ impl TlsConnect<Socket> for Connect {
 }
 
 /// An encrypted connection.
-pub(crate) struct Stream(Box<tokio_rustls::client::TlsStream<Socket>>);
+pub(crate) struct Stream<S>(Box<tokio_rustls::client::TlsStream<S>>);
 
-impl TlsStream for Stream {
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Stream<S> {
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }
 }
 
-impl AsyncRead for Stream {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut *self.0).poll_read(cx, buf)
     }
 }
 
-impl AsyncWrite for Stream {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut *self.0).poll_write(cx, buf)
     }

@@ -1,7 +1,7 @@
 //! What only a store that several nodes share can be asked: leases, fences, a server that goes away.
 
 use crate::support::{
-    postgres::{PostgresHome, Server, open, try_open},
+    postgres::{PooledHome, PostgresHome, Server, open, try_open},
     *,
 };
 use std::time::{Duration, Instant};
@@ -88,7 +88,11 @@ async fn a_crash_of_the_server_poisons_nothing() {
             async move {
                 for seq in 2..=400_u64 {
                     let position = one.append(batch(&*one, run, seq..=seq, Sync)).unwrap();
-                    one.durable(position).await.unwrap();
+                    // On this thread, and on the store's own.
+                    match seq % 2 {
+                        0 => one.durable(position).await.unwrap(),
+                        _ => one.durable_here(position).await.unwrap(),
+                    }
                 }
             }
         });
@@ -124,4 +128,116 @@ async fn frames_lie_in_the_partition_of_their_month() {
     let tables = home.sql("SELECT tableoid::regclass FROM toolyard.frames");
     assert!(tables.contains("frames_2"), "{tables}");
     assert_eq!(home.sql("SELECT count(*) FROM pg_inherits WHERE inhparent = 'toolyard.frames'::regclass").trim(), "4");
+}
+
+/// How many of the group commits of a database wait for a lock.
+const WAITS_FOR_LOCK: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+    AND wait_event_type = 'Lock' AND query LIKE 'WITH me AS MATERIALIZED%'";
+
+/// Records whose callers commit them on their own threads.
+async fn step(store: &impl Store, run: toolyard_protocol::RunId, seq: u64) -> Result<(), StoreError> {
+    let position = store.append(batch(store, run, seq..=seq, Sync))?;
+    store.durable_here(position).await
+}
+
+/// A pooler gives every transaction another connection: a name would mean another client's statement there, or none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL and PgBouncer: make postgres"]
+async fn statements_have_names_only_where_no_pooler_is_in_between() {
+    let last = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+        AND query LIKE 'WITH me AS MATERIALIZED%'";
+    let (direct, pooled) = (PostgresHome::new(), PooledHome::new());
+    let (one, two) = (direct.open(), pooled.open());
+    let (of_one, of_two) = (begin(&one).await, begin(&two).await);
+    for seq in 2..=20 {
+        step(&one, of_one, seq).await.unwrap();
+        step(&two, of_two, seq).await.unwrap();
+    }
+    assert_eq!(frames_of(&one, of_one, 0).len(), 20);
+    assert_eq!(frames_of(&two, of_two, 0).len(), 20);
+    assert_eq!(direct.sql(last).trim(), "1", "the direct connection used its named statement");
+    assert_eq!(pooled.sql(last).trim(), "0", "the pooled one did not");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL: make postgres"]
+async fn a_commit_on_the_callers_thread_meets_the_fence() {
+    let home = PostgresHome::new();
+    let (zombie, heir) = (open(&home.url(), "zombie"), open(&home.url(), "heir"));
+    let run = begin(&zombie).await;
+    step(&zombie, run, 2).await.unwrap();
+    heir.fence(&zombie.owner()).unwrap();
+    assert_eq!(step(&zombie, run, 3).await, Err(StoreError::Fenced(zombie.owner())));
+    assert_eq!(frames_of(&heir, run, 0).len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL: make postgres"]
+async fn a_slow_commit_is_taken_over_from_its_callers_thread() {
+    let home = PostgresHome::new();
+    let store = std::sync::Arc::new(open(&home.url(), "one"));
+    let run = begin(&*store).await;
+    step(&*store, run, 2).await.unwrap();
+    for seq in [3, 5] {
+        let locked = std::thread::spawn({
+            let home = PostgresHome { database: home.database.clone() };
+            move || home.sql("BEGIN; SELECT FROM toolyard.nodes FOR UPDATE; SELECT pg_sleep(1); COMMIT")
+        });
+        let is_locked = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep%' AND wait_event = 'PgSleep'
+            AND datname = current_database()";
+        while home.sql(is_locked).trim() != "1" {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let waiting = tokio::spawn({
+            let store = store.clone();
+            async move { step(&*store, run, seq).await }
+        });
+        // The next record is queued behind it.
+        while !home.sql(WAITS_FOR_LOCK).trim().starts_with('1') {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let next = store.append(batch(&*store, run, seq + 1..=seq + 1, Sync));
+        tokio::time::timeout(PATIENCE, waiting).await.unwrap().unwrap().unwrap();
+        store.durable(next.unwrap()).await.unwrap();
+        locked.join().unwrap();
+    }
+    let seqs: Vec<u64> = frames_of(&*store, run, 0).iter().map(|frame| frame.seq).collect();
+    assert_eq!(seqs, [1, 2, 3, 4, 5, 6]);
+}
+
+/// A commit under way learns at once that its server is gone, and does not wait for an answer that cannot come.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL: make postgres"]
+async fn a_server_that_dies_during_a_commit_is_reported() {
+    let server = Server::start();
+    let database = server.database();
+    let one = std::sync::Arc::new(open(&server.url(&database), "one"));
+    let run = begin(&*one).await;
+    let server = std::sync::Arc::new(server);
+    let locking = std::thread::spawn({
+        let (server, database) = (server.clone(), database.clone());
+        move || server.try_sql(&database, "BEGIN; SELECT FROM toolyard.nodes FOR UPDATE; SELECT pg_sleep(60)")
+    });
+    let waiting = tokio::spawn({
+        let one = one.clone();
+        async move {
+            for seq in 2..=100 {
+                step(&*one, run, seq).await?;
+            }
+            Ok::<(), StoreError>(())
+        }
+    });
+    while !server.sql(&database, WAITS_FOR_LOCK).trim().starts_with('1') {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    tokio::task::block_in_place(|| server.kill());
+    let is_reported = async {
+        while !one.writable().is_err_and(|error| error.to_string().contains("could not be reached")) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    // Less than a statement may take.
+    tokio::time::timeout(Duration::from_secs(6), is_reported).await.unwrap();
+    assert!(!locking.join().unwrap(), "the lock was held until the server died");
+    waiting.abort();
 }

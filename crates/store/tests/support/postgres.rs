@@ -144,6 +144,20 @@ impl Server {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// The same for what may fail: whether it was carried out.
+    pub fn try_sql(&self, database: &str, sql: &str) -> bool {
+        run(Command::new(programs().join("psql")).arg("-h").arg(&self.dir).args([
+            "-U",
+            "toolyard",
+            "-d",
+            database,
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-c",
+            sql,
+        ]))
+    }
+
     /// A new, empty database.
     pub fn database(&self) -> String {
         let name = format!("d{}_{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -229,6 +243,14 @@ impl Home for PostgresHome {
 
 pub struct PooledHome {
     url: String,
+    database: String,
+}
+
+impl PooledHome {
+    /// Asks the server, past the pooler.
+    pub fn sql(&self, sql: &str) -> String {
+        server().sql(&self.database, sql)
+    }
 }
 
 impl Home for PooledHome {
@@ -236,7 +258,8 @@ impl Home for PooledHome {
     const NAME: &'static str = "pooled";
     fn new() -> Self {
         let socket = pooler().1.to_str().unwrap().replace('/', "%2F");
-        Self { url: format!("postgres://toolyard@{socket}:{POOLER_PORT}/{}", server().database()) }
+        let database = server().database();
+        Self { url: format!("postgres://toolyard@{socket}:{POOLER_PORT}/{database}"), database }
     }
     fn open(&self) -> PostgresStore {
         open(&self.url, &format!("node-{}", NUMBER.fetch_add(1, Ordering::Relaxed)))
