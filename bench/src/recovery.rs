@@ -135,6 +135,7 @@ fn fill(rig: &Rig, plan: &ActionPlan, items: u64, done: u64) -> Result<u64> {
         imported_steps: Vec::new(),
         preview_hash: None,
         title: None,
+        ledger: None,
     }));
     recorder.set_row(row.clone());
 
