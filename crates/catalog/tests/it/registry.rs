@@ -170,7 +170,9 @@ fn what_is_hidden_is_neither_suggested_nor_in_the_way() {
     );
     assert!(matches!(snapshot.resolve_visible("mcp:two:search", only_one), Resolution::Unknown(_)));
     match snapshot.resolve_visible("serach", only_one) {
-        Resolution::Unknown(suggestions) => assert_eq!(suggestions.names(), ["search"], "a hidden tool of that name does not count"),
+        Resolution::Unknown(suggestions) => {
+            assert_eq!(suggestions.names(), ["search"], "a hidden tool of that name does not count")
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -233,7 +233,7 @@ fn check(receipt: &Receipt, keys: &[Verifier]) -> Result<u64, ReceiptFailure> {
         return wrong(0, "the key that it names is not the one that signed its checkpoint");
     }
     let cose = Cose::new(key, receipt.run_id, (head.size, &head.root), receipt.index, &proof);
-    if !BASE64.decode(&receipt.cose).is_ok_and(|message| cose.is_signed_as(&message, key)) {
+    if !BASE64.decode(&receipt.cose).is_ok_and(|message| cose.holds(&message, key)) {
         return wrong(0, "its COSE receipt is not a signed one of the same proof");
     }
     let Some(call_id) = receipt.call_id else {
@@ -306,7 +306,7 @@ impl Cose {
     }
 
     /// Whether a message is this one with a valid signature.
-    fn is_signed_as(mut self, message: &[u8], verifier: &Verifier) -> bool {
+    fn holds(mut self, message: &[u8], verifier: &Verifier) -> bool {
         let Some((_, signature)) = message.split_last_chunk::<64>() else { return false };
         self.message.bytes(signature);
         self.message.0 == message && verifier.check_bytes(&self.signed, signature)

@@ -21,8 +21,6 @@ const PRESENCE_PAUSE: Duration = Duration::from_millis(250);
 /// grows with their square.
 const PRESENCE_CROWD: usize = 100;
 
-/// How often the credentials of workspaces' connections are checked.
-
 /// The event `presence`.
 #[derive(Serialize)]
 struct PresenceEvent {
