@@ -112,7 +112,7 @@ def database(program, postgres, folder):
 
     receiver = subprocess.Popen([os.path.join(postgres.programs, "pg_receivewal"), "-h", postgres.dir, "-p", str(port), "-U", "toolyard", "-D", folder, "--no-sync"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        until("nothing replicates", lambda: postgres.sql("postgres", "SELECT count(*) FROM pg_stat_replication") == "1")
+        until("nothing replicates", lambda: postgres.sql("postgres", "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'") == "1")
         says(wrong, "asynchronous replication", "STORE_UNAVAILABLE", ["asynchronously", "store.allowAsyncReplication"])
         wrong.write(at("toolyard"), "allowAsyncReplication = true")
         assert "error" not in wrong.node.run("nodes", "list")
